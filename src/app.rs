@@ -1,0 +1,263 @@
+//! The composition root: builds every object once, in one function, and ends them in order.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock::{Clock, SystemClock};
+use crate::config::snapshot::{Bind, Shutdown, Snapshot};
+use crate::exec::webhook::WebhookExecutor;
+use crate::gateway::Gateway;
+use crate::net::connect::TlsConnect;
+use crate::net::dns::ResolverError;
+use crate::net::pool::Pool;
+use crate::net::resolve::HickoryResolver;
+use crate::net::tls::{TlsError, client_tls, warm_up};
+use crate::serve::calls::{self, ApiState};
+use crate::serve::telemetry::{self, Readiness, TelemetryState};
+use crate::serve::{BindError, ConnectionLimits, Listener};
+use crate::source::{self, LoadError};
+use crate::telemetry::labels::ListenerName;
+use crate::telemetry::log::LogSink;
+use crate::telemetry::metrics::{ConnectionCounts, Metrics, ToolLabels};
+
+/// Bounds on the telemetry listener: a scraper and a few probes.
+const TELEMETRY_LIMITS: ConnectionLimits =
+    ConnectionLimits { header_timeout: Duration::from_secs(5), max_connections: 256 };
+
+/// Why the gateway does not start. Each names its cause for the operator.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener's place is taken or forbidden.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The configuration is not usable.
+    #[error(transparent)]
+    Configuration(#[from] LoadError),
+    /// The resolver cannot be built.
+    #[error(transparent)]
+    Resolver(#[from] ResolverError),
+    /// The TLS settings cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct App {
+    api: Option<SocketAddr>,
+    telemetry: Option<SocketAddr>,
+    shutdown: Shutdown,
+    gateway: Arc<Gateway>,
+    pool: Arc<Pool>,
+    metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
+    draining: Arc<AtomicBool>,
+    closing_api: watch::Sender<bool>,
+    closing_telemetry: watch::Sender<bool>,
+    serving_api: JoinHandle<()>,
+    serving_telemetry: JoinHandle<()>,
+    reaper: JoinHandle<()>,
+}
+
+impl App {
+    /// Reads the configuration, builds everything, listens, and is ready when it returns.
+    pub async fn start(config: &Path, log: LogSink) -> Result<Self, StartError> {
+        let snapshot = source::load(config)?;
+        Self::build(snapshot, config, log).await
+    }
+
+    /// The same for a configuration that is read already; `config` is read again where a listener's port is 0, since the
+    /// egress rules have to know the real one.
+    pub async fn build(
+        snapshot: Snapshot,
+        config: &Path,
+        log: LogSink,
+    ) -> Result<Self, StartError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let api_listener = bind_api(&snapshot).await?;
+        let telemetry_bind = Bind::Tcp(snapshot.listeners.telemetry);
+        let telemetry_listener =
+            Listener::bind(ListenerName::Telemetry, &telemetry_bind, TELEMETRY_LIMITS).await?;
+        let bound: Vec<SocketAddr> =
+            api_listener.address().into_iter().chain(telemetry_listener.address()).collect();
+        let snapshot = if bound.iter().eq(configured(&snapshot).iter()) {
+            snapshot
+        } else {
+            source::load_bound(config, &bound)?
+        };
+        let snapshot = Arc::new(snapshot);
+
+        let tls = client_tls(&snapshot.tls)?;
+        for warning in snapshot.warnings.iter().map(ToString::to_string).chain(tls.warnings) {
+            tracing::warn!(warning, "The configuration works, but something looks wrong.");
+        }
+        let warming = {
+            let config = tls.config.clone();
+            tokio::task::spawn_blocking(move || warm_up(&config))
+        };
+        let metrics = Arc::new(Metrics::new(snapshot.metrics_per_tool));
+        publish(&metrics, &snapshot, &*clock);
+        let resolver = Arc::new(HickoryResolver::new(&snapshot.dns, clock.clone())?);
+        let connector =
+            Arc::new(TlsConnect::new(tls.config, snapshot.connect_timeout, clock.clone()));
+        let pool = Pool::new(snapshot.pool.clone(), connector, clock.clone());
+        let webhook = Arc::new(WebhookExecutor::new(
+            resolver,
+            pool.clone(),
+            clock.clone(),
+            metrics.clone(),
+            rand::random,
+        ));
+        let shutdown = snapshot.shutdown.clone();
+        let (_, snapshots) = watch::channel(snapshot);
+        let gateway = Arc::new(Gateway::new(snapshots, webhook, clock, metrics.clone(), log));
+
+        let readiness = Arc::new(Readiness::default());
+        let draining = Arc::new(AtomicBool::new(false));
+        let api_router = calls::router(ApiState {
+            gateway: gateway.clone(),
+            metrics: metrics.clone(),
+            draining: draining.clone(),
+        });
+        let telemetry_router = telemetry::router(TelemetryState {
+            metrics: metrics.clone(),
+            connections: Arc::new(PoolCounts(pool.clone())),
+            readiness: readiness.clone(),
+        });
+        let (api, telemetry) = (api_listener.address(), telemetry_listener.address());
+        for (name, place) in
+            [("api", api_listener.place()), ("telemetry", telemetry_listener.place())]
+        {
+            tracing::info!(listener = name, address = place, "Listening.");
+        }
+        let (closing_api, closed_api) = watch::channel(false);
+        let (closing_telemetry, closed_telemetry) = watch::channel(false);
+        let serving_telemetry =
+            tokio::spawn(telemetry_listener.run(telemetry_router, closed_telemetry));
+        // A panic while warming up costs the first call some milliseconds and nothing else.
+        let _ = warming.await;
+        let serving_api = tokio::spawn(api_listener.run(api_router, closed_api));
+        let reaper = tokio::spawn(pool.clone().run_reaper());
+        readiness.set(true);
+        tracing::info!("Ready.");
+        Ok(Self {
+            api,
+            telemetry,
+            shutdown,
+            gateway,
+            pool,
+            metrics,
+            readiness,
+            draining,
+            closing_api,
+            closing_telemetry,
+            serving_api,
+            serving_telemetry,
+            reaper,
+        })
+    }
+
+    /// The TCP address that takes calls.
+    pub fn api_address(&self) -> Option<SocketAddr> {
+        self.api
+    }
+
+    /// The TCP address of metrics and probes.
+    pub fn telemetry_address(&self) -> Option<SocketAddr> {
+        self.telemetry
+    }
+
+    /// Ends in order: not ready, no new calls, wait for those that run, close. True where all of them finished.
+    pub async fn shutdown(self) -> bool {
+        tracing::info!("Draining.");
+        self.readiness.set(false);
+        self.metrics.draining.set(1);
+        tokio::time::sleep(self.shutdown.accept_for).await;
+        self.draining.store(true, Ordering::Release);
+        self.closing_api.send_replace(true);
+        let finish = async {
+            // The listener first: what it still serves may begin no call after it has ended.
+            let _ = self.serving_api.await;
+            self.gateway.idle().await;
+        };
+        let finished = tokio::time::timeout(self.shutdown.grace, finish).await.is_ok();
+        if !finished {
+            tracing::warn!("Some calls did not finish in time and are cut off.");
+        }
+        self.reaper.abort();
+        self.pool.close_all();
+        self.closing_telemetry.send_replace(true);
+        // A scraper that keeps its connection busy must not hold the process.
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.serving_telemetry).await;
+        tracing::info!("Stopped.");
+        finished
+    }
+}
+
+/// The pool's counters, as a scrape reads them.
+struct PoolCounts(Arc<Pool>);
+
+impl ConnectionCounts for PoolCounts {
+    fn totals(&self) -> [(&'static str, u64); 4] {
+        let events = self.0.events();
+        [
+            ("new", &events.new),
+            ("reused", &events.reused),
+            ("evicted", &events.evicted),
+            ("poisoned", &events.poisoned),
+        ]
+        .map(|(kind, counter)| (kind, counter.load(Ordering::Relaxed)))
+    }
+
+    fn open(&self) -> u64 {
+        self.0.events().open.load(Ordering::Relaxed)
+    }
+}
+
+async fn bind_api(snapshot: &Snapshot) -> Result<Listener, BindError> {
+    let api = &snapshot.listeners.api;
+    let limits = ConnectionLimits {
+        header_timeout: api.header_timeout,
+        max_connections: api.max_connections,
+    };
+    Listener::bind(ListenerName::Api, &api.bind, limits).await
+}
+
+/// The TCP addresses as the file has them.
+fn configured(snapshot: &Snapshot) -> Vec<SocketAddr> {
+    let api = match snapshot.listeners.api.bind {
+        Bind::Tcp(address) => Some(address),
+        Bind::Unix { .. } => None,
+    };
+    api.into_iter().chain([snapshot.listeners.telemetry]).collect()
+}
+
+/// Shows a configuration in the metrics.
+fn publish(metrics: &Metrics, snapshot: &Snapshot, clock: &dyn Clock) {
+    metrics.configure(
+        &snapshot.hash,
+        snapshot.tools.values().map(|tool| ToolLabels {
+            name: tool.name.as_str(),
+            effect: tool.policy.effect,
+            signing_keys: tool.signing.at(clock.unix_ms().div_euclid(1000)).len(),
+        }),
+    );
+    metrics.build(
+        env!("CARGO_PKG_VERSION"),
+        option_env!("SORTIE_REVISION").unwrap_or("unknown"),
+        option_env!("SORTIE_RUSTC").unwrap_or("unknown"),
+    );
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    metrics.config_tools.set(count(snapshot.tools.len()));
+    metrics.config_warnings.set(count(snapshot.warnings.len()));
+    let now = clock.unix_ms().div_euclid(1000);
+    metrics.egress_exceptions.set(count(snapshot.egress.exceptions_in_force(now)));
+    let missing = snapshot.tools.values().filter(|tool| tool.unavailable.is_some()).count();
+    metrics.secret_errors.inc_by(u64::try_from(missing).unwrap_or(u64::MAX));
+}

@@ -1,0 +1,62 @@
+//! The command line: arguments to one of the commands, and its exit code.
+
+pub mod check;
+pub mod demo;
+pub mod egress;
+pub mod exit;
+pub mod key;
+pub mod probe;
+pub mod schema;
+pub mod serve;
+pub mod sign;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::cli::exit::{OK, USAGE};
+
+/// Egress gateway for the tool calls of AI agents.
+#[derive(Debug, Parser)]
+#[command(name = "sortie", version, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Arguments),
+    Demo(demo::Arguments),
+    Egress(egress::Arguments),
+    Key(key::Arguments),
+    Probe(probe::Arguments),
+    Schema(schema::Arguments),
+    Serve(serve::Arguments),
+    Sign(sign::SignArguments),
+    Verify(sign::VerifyArguments),
+}
+
+/// Runs what the command line asks for.
+pub fn run() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() { USAGE } else { OK };
+            // Nowhere to print to is no reason to fail twice.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    ExitCode::from(match arguments.command {
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Egress(arguments) => egress::run(&arguments),
+        Command::Key(arguments) => key::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Sign(arguments) => sign::sign(&arguments),
+        Command::Verify(arguments) => sign::verify(&arguments),
+    })
+}

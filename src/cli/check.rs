@@ -1,0 +1,131 @@
+//! `sortie check`: everything that is wrong with a configuration file, at once.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::cli::exit::{FAILED, OK, fail};
+use crate::config::finding::Finding;
+use crate::source::{self, LoadError};
+
+/// Say everything that is wrong with a configuration file.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The configuration file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Take a secret that cannot be read for an error
+    #[arg(long)]
+    strict: bool,
+    /// How findings are printed
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One JSON object.
+    Json,
+    /// One finding a line.
+    #[default]
+    Text,
+}
+
+/// All findings, as one JSON object.
+#[derive(Debug, Serialize)]
+struct Findings {
+    ok: bool,
+    errors: Vec<Finding>,
+    warnings: Vec<Finding>,
+}
+
+/// Prints the findings: 0 where none is an error, 1 where one is.
+pub fn run(arguments: &Arguments) -> u8 {
+    let findings = match source::check(&arguments.file, arguments.strict) {
+        Ok(snapshot) => Findings { ok: true, errors: Vec::new(), warnings: snapshot.warnings },
+        Err(LoadError::Invalid(found)) => {
+            Findings { ok: false, errors: found.errors, warnings: found.warnings }
+        }
+        Err(error @ LoadError::Unreadable { .. }) => return fail(&error.to_string()),
+    };
+    let text = match arguments.format {
+        Format::Json => findings.as_json(),
+        Format::Text => findings.as_text(&arguments.file.display().to_string()),
+    };
+    // A reader that closed the pipe has seen enough; the code still tells.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if findings.ok { OK } else { FAILED }
+}
+
+impl Findings {
+    fn as_json(&self) -> String {
+        let json = serde_json::to_string_pretty(self).expect("texts and numbers");
+        json + "\n"
+    }
+
+    fn as_text(&self, file: &str) -> String {
+        let mut text = String::new();
+        for error in &self.errors {
+            text.push_str(&format!("{error}\n"));
+        }
+        for warning in &self.warnings {
+            text.push_str(&format!("{}\n", warning.as_warning()));
+        }
+        if self.ok {
+            text.push_str(&format!("{file}: ok\n"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, strict: bool, code: u8) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sortie.yaml");
+        std::fs::write(&file, text).expect("written");
+        for format in [Format::Json, Format::Text] {
+            assert_eq!(run(&Arguments { file: file.clone(), strict, format }), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_code_tells_good_from_bad() {
+        let keys = "version: 1\nauth: {keys: [{name: a, scopes: [agent], key: {file: missing}}]}\n";
+        check("version: 1\nauth: none\n", true, OK);
+        check("version: 1\n", false, FAILED);
+        check(keys, false, OK);
+        check(keys, true, FAILED);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_fails() {
+        let file = PathBuf::from("/nowhere/sortie.yaml");
+        assert_eq!(run(&Arguments { file, strict: false, format: Format::Text }), FAILED);
+    }
+
+    #[test]
+    fn findings_are_lines_or_one_object() {
+        let finding = |message: &str| Finding {
+            file: "f".into(),
+            line: 1,
+            column: 2,
+            path: "a.b".into(),
+            message: message.into(),
+        };
+        let findings = Findings {
+            ok: false,
+            errors: vec![finding("is wrong")],
+            warnings: vec![finding("is odd")],
+        };
+        assert_eq!(findings.as_text("f"), "f:1:2: a.b: is wrong\nf:1:2: a.b: warning: is odd\n");
+        let json: serde_json::Value = serde_json::from_str(&findings.as_json()).expect("JSON");
+        let error = serde_json::json!({"file": "f", "line": 1, "column": 2, "path": "a.b", "message": "is wrong"});
+        assert_eq!((&json["ok"], &json["errors"][0]), (&false.into(), &error));
+    }
+}

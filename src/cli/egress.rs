@@ -1,0 +1,170 @@
+//! `sortie egress`: why a URL, a host or an address may be called or not, by the very rules of a call.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::cli::exit::{FAILED, OK, fail};
+use crate::clock::{Clock, SystemClock};
+use crate::config::snapshot::DnsSettings;
+use crate::net::resolve::{HickoryResolver, Resolve};
+use crate::policy::address::{Admitted, EgressRules, Judged, Refusal};
+use crate::policy::egress_code::EgressCode;
+use crate::policy::endpoint::Endpoint;
+use crate::source;
+
+/// Say why targets may be called or not.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The configuration whose rules apply; without it the built-in defaults do
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The tool that would call: exceptions are made for tools
+    #[arg(long, value_name = "NAME", default_value = "")]
+    tool: String,
+    /// Judge without a lookup: a name that passes is allowed
+    #[arg(long)]
+    no_dns: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// URLs, hosts or addresses
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<String>,
+}
+
+/// One verdict.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    input: &'a str,
+    verdict: &'static str,
+    code: &'static str,
+    addresses: Vec<IpAddr>,
+    #[serde(skip)]
+    reason: Option<String>,
+}
+
+struct Judge {
+    rules: Arc<EgressRules>,
+    resolver: Option<HickoryResolver>,
+    tool: String,
+    now: i64,
+}
+
+/// Judges each target: 0 where all may be called, 1 where one may not.
+pub fn run(arguments: &Arguments) -> u8 {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("the runtime does not start: {error}")),
+    };
+    let judge = match Judge::new(arguments) {
+        Ok(judge) => judge,
+        Err(message) => return fail(&message),
+    };
+    let mut code = OK;
+    for target in &arguments.targets {
+        let line = runtime.block_on(judge.target(target));
+        if line.verdict != "allow" {
+            code = FAILED;
+        }
+        println!("{}", if arguments.json { line.as_json() } else { line.as_text() });
+    }
+    code
+}
+
+impl Judge {
+    fn new(arguments: &Arguments) -> Result<Self, String> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let now = clock.unix_ms().div_euclid(1000);
+        let (rules, dns) = rules(arguments.config.as_deref())?;
+        let resolver = if arguments.no_dns {
+            None
+        } else {
+            Some(HickoryResolver::new(&dns, clock).map_err(|error| error.to_string())?)
+        };
+        Ok(Self { rules, resolver, tool: arguments.tool.clone(), now })
+    }
+
+    async fn target<'a>(&self, input: &'a str) -> Line<'a> {
+        if let Ok(address) = input.parse::<IpAddr>() {
+            let judged = self.rules.judge_address(address);
+            return Line::of(input, judged.verdict.map(|address| vec![address]));
+        }
+        let url = if input.contains(':') || input.contains('/') {
+            input.to_owned()
+        } else {
+            format!("https://{input}/")
+        };
+        let endpoint = match Endpoint::parse(&url) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                let reason = Some(error.to_string());
+                let code = error.code().as_str();
+                return Line { input, verdict: "refuse", code, addresses: Vec::new(), reason };
+            }
+        };
+        let judged: Judged<Admitted<'_>> = self.rules.admit(&self.tool, &endpoint, self.now);
+        let admitted = match judged.verdict {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Line::of(input, Err(refusal)),
+        };
+        let answers = match (admitted.literal(), &self.resolver) {
+            (Some(answers), _) => answers,
+            (None, None) => return Line::of(input, Ok(Vec::new())),
+            (None, Some(resolver)) => match resolver.lookup(&admitted).await {
+                Ok(resolved) => (*resolved.answers).clone(),
+                Err(error) => {
+                    let (verdict, code) = ("unresolvable", EgressCode::ResolveFailed.as_str());
+                    let reason = Some(error.to_string());
+                    return Line { input, verdict, code, addresses: Vec::new(), reason };
+                }
+            },
+        };
+        let vetted = self.rules.vet(&admitted, &answers).verdict;
+        Line::of(input, vetted.map(|all| all.iter().map(|one| one.socket().ip()).collect()))
+    }
+}
+
+impl<'a> Line<'a> {
+    fn of(input: &'a str, verdict: Result<Vec<IpAddr>, Refusal>) -> Self {
+        match verdict {
+            Ok(addresses) => {
+                let code = EgressCode::Ok.as_str();
+                Self { input, verdict: "allow", code, addresses, reason: None }
+            }
+            Err(refusal) => Self {
+                input,
+                verdict: if refusal.code == EgressCode::ResolveFailed {
+                    "unresolvable"
+                } else {
+                    "refuse"
+                },
+                code: refusal.code.as_str(),
+                addresses: refusal.address.into_iter().collect(),
+                reason: Some(refusal.to_string()),
+            },
+        }
+    }
+
+    fn as_json(&self) -> String {
+        serde_json::to_string(self).expect("a line is JSON")
+    }
+
+    fn as_text(&self) -> String {
+        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
+        let rest = self.reason.clone().unwrap_or_else(|| addresses.join(", "));
+        format!("{:<12} {:<20} {} {rest}", self.verdict, self.code, self.input)
+    }
+}
+
+fn rules(config: Option<&std::path::Path>) -> Result<(Arc<EgressRules>, DnsSettings), String> {
+    match config {
+        Some(path) => {
+            let snapshot = source::load(path).map_err(|error| error.to_string())?;
+            Ok((snapshot.egress, snapshot.dns))
+        }
+        None => source::defaults().map_err(|error| error.to_string()),
+    }
+}

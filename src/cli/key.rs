@@ -1,0 +1,31 @@
+//! `sortie key new`: a key for a runtime, and what of it goes into the configuration.
+
+use crate::cli::exit::OK;
+use crate::model::id::{hex, random_base62};
+use crate::policy::identity::KeyDigest;
+
+/// Make keys.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print a new key and its digest; the digest may live in Git
+    New,
+}
+
+/// Prints the key once: it is kept nowhere.
+pub fn run(arguments: &Arguments) -> u8 {
+    match arguments.command {
+        Command::New => {
+            let key = format!("sk_{}", random_base62(40, rand::random));
+            let digest = hex(&KeyDigest::of(key.as_bytes()).0);
+            println!("key: {key}");
+            println!("sha256: {digest}");
+            OK
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a configuration is compiled with: the world as plain values, and small readers with bounds.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::config::finding::Report;
+use crate::config::given::Given;
+use crate::config::leaf::{Span, Verbatim};
+use crate::config::yaml::NodeId;
+use crate::model::secret::Secret;
+
+/// Where a secret is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A variable of the environment.
+    Env(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "variable `{name}`"),
+            Self::File(path) => write!(f, "file `{}`", path.display()),
+        }
+    }
+}
+
+/// Why a secret could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// There is none.
+    #[error("is not there")]
+    Missing,
+    /// Larger than any secret.
+    #[error("is larger than 64 KiB")]
+    TooLarge,
+    /// Anything else that the operating system says.
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Looks a secret up; the bytes come back as they are.
+pub type Lookup<'a> = dyn Fn(&Source) -> Result<Secret, SourceError> + 'a;
+
+/// The world, as far as a configuration depends on it.
+pub struct Environment<'a> {
+    /// Reads secrets.
+    pub lookup: &'a Lookup<'a>,
+    /// The text of resolv.conf; empty where there is none.
+    pub resolv_conf: String,
+    /// The addresses of this machine's interfaces.
+    pub interfaces: Vec<IpAddr>,
+    /// The time.
+    pub unix_seconds: i64,
+    /// As if the file said `strict: true`.
+    pub strict: bool,
+    /// What the listeners took, where they are bound already; otherwise the file says it.
+    pub bound: Option<Vec<SocketAddr>>,
+}
+
+/// What every section's compiler has at hand.
+pub struct Context<'a> {
+    /// Takes the findings.
+    pub report: &'a Report<'a>,
+    /// The world.
+    pub environment: &'a Environment<'a>,
+    /// Whether a missing secret is an error.
+    pub strict: bool,
+    /// Where relative paths start.
+    pub folder: &'a Path,
+}
+
+impl Context<'_> {
+    /// A value that must be there; where it is absent, the hint says what to write.
+    pub fn required<'g, T>(
+        &self,
+        map: NodeId,
+        key: &str,
+        given: &'g Given<T>,
+        hint: &str,
+    ) -> Option<(&'g T, NodeId)> {
+        if given.node().is_none() {
+            self.report.missing(map, key, format!("is missing, {hint}"));
+        }
+        given.found()
+    }
+
+    /// A duration within bounds.
+    pub fn duration(
+        &self,
+        given: &Given<Span>,
+        default: Duration,
+        bounds: RangeInclusive<Duration>,
+    ) -> Duration {
+        let Some((Span(duration), node)) = given.found() else { return default };
+        if !bounds.contains(duration) {
+            let (from, to) = (Span(*bounds.start()), Span(*bounds.end()));
+            self.report
+                .error(node, format!("must be from {from} to {to}, not {}", Span(*duration)));
+        }
+        *duration
+    }
+
+    /// A number within bounds.
+    pub fn number<N: Copy + PartialOrd + fmt::Display>(
+        &self,
+        given: Option<(N, NodeId)>,
+        default: N,
+        bounds: RangeInclusive<N>,
+    ) -> N {
+        let Some((number, node)) = given else { return default };
+        if !bounds.contains(&number) {
+            let message =
+                format!("must be from {} to {}, not {number}", bounds.start(), bounds.end());
+            self.report.error(node, message);
+        }
+        number
+    }
+
+    /// Where a reference leads; exactly one of the two must be given.
+    pub fn source(
+        &self,
+        node: NodeId,
+        file: &Given<Verbatim>,
+        env: &Given<Verbatim>,
+    ) -> Option<Source> {
+        match (file.node(), env.node()) {
+            (Some(_), Some(other)) => {
+                self.report.error(other, "stands beside `file`, one of the two is enough");
+                None
+            }
+            (None, None) => {
+                self.report.error(node, "names no secret, write {file: PATH} or {env: NAME}");
+                None
+            }
+            _ => {
+                let (Verbatim(text), node) = file.found().or_else(|| env.found())?;
+                if text.is_empty() {
+                    self.report.error(node, "must not be empty");
+                    return None;
+                }
+                let is_file = file.node().is_some();
+                Some(if is_file {
+                    Source::File(self.folder.join(text))
+                } else {
+                    Source::Env(text.clone())
+                })
+            }
+        }
+    }
+
+    /// Reads a secret and removes exactly one line end. An empty one is an error at `node`.
+    pub fn secret(&self, node: NodeId, source: &Source) -> Result<Secret, SecretProblem> {
+        let raw = (self.environment.lookup)(source).map_err(SecretProblem::Lookup)?;
+        let line = raw.without_line_end();
+        if line.is_empty() {
+            self.report.error(node, format!("{source} is empty"));
+            return Err(SecretProblem::Reported);
+        }
+        Ok(line)
+    }
+
+    /// A secret that could not be read: a warning, or an error in a strict configuration.
+    pub fn unreadable(
+        &self,
+        node: NodeId,
+        source: &Source,
+        error: &SourceError,
+        consequence: &str,
+    ) {
+        let message = format!("{source} {error}, {consequence}");
+        if self.strict {
+            self.report.error(node, message);
+        } else {
+            self.report.warn(node, message);
+        }
+    }
+}
+
+/// Why there is no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretProblem {
+    /// It could not be read.
+    Lookup(SourceError),
+    /// It was read and is wrong, which is reported.
+    Reported,
+}

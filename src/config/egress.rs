@@ -1,0 +1,209 @@
+//! Compiles `egress`: the address rules, and how connections are made and kept.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::context::{Context, SecretProblem};
+use crate::config::given::Given;
+use crate::config::leaf::{Day, Ports};
+use crate::config::raw::{
+    RawEgress, RawException, RawIpv6, RawMixedAnswers, RawMode, RawPool, RawReuse, RawRoots,
+    RawTls, RawTlsVersion,
+};
+use crate::config::snapshot::{PoolSettings, Reuse, Roots, TlsSettings, TlsVersion};
+use crate::config::yaml::NodeId;
+use crate::policy::address::EgressRules;
+use crate::policy::egress::{EgressSettings, Exception, Ipv6, MixedAnswers, Mode};
+use crate::policy::egress_check;
+
+/// `egress`, compiled.
+pub struct Egress {
+    /// The rules; `None` where they have errors.
+    pub rules: Option<Arc<EgressRules>>,
+    /// Whether the rules only watch.
+    pub shadow: bool,
+    /// How tools' certificates are checked.
+    pub tls: TlsSettings,
+    /// Bound on one TCP connect.
+    pub connect_timeout: Duration,
+    /// How connections are kept.
+    pub pool: PoolSettings,
+}
+
+/// Compiles `egress`; `own` are the addresses of Sortie's own listeners.
+pub fn compile(context: &Context<'_>, given: &Given<RawEgress>, own: Vec<SocketAddr>) -> Egress {
+    let default = RawEgress::default();
+    let raw = given.get().unwrap_or(&default);
+    let settings = settings(raw, own);
+    Egress {
+        rules: rules(context, &settings, given.node()).map(Arc::new),
+        shadow: settings.mode == Mode::Shadow,
+        tls: tls(context, &raw.tls),
+        connect_timeout: context.duration(
+            &raw.connect_timeout,
+            Duration::from_secs(3),
+            Duration::from_millis(10)..=Duration::from_secs(60),
+        ),
+        pool: pool(context, &raw.pool),
+    }
+}
+
+fn settings(raw: &RawEgress, own: Vec<SocketAddr>) -> EgressSettings {
+    let default = EgressSettings::default();
+    EgressSettings {
+        ports: raw.ports.get().map_or(default.ports, |list| ports(list)),
+        ipv6: match raw.ipv6.get() {
+            Some(RawIpv6::Off) => Ipv6::Off,
+            Some(RawIpv6::On) | None => Ipv6::On,
+            Some(RawIpv6::Prefer) => Ipv6::Prefer,
+        },
+        mixed_answers: match raw.mixed_answers.get() {
+            Some(RawMixedAnswers::Filter) => MixedAnswers::Filter,
+            Some(RawMixedAnswers::Refuse) | None => MixedAnswers::Refuse,
+        },
+        deny_cidrs: texts(&raw.deny_cidrs),
+        private_cidrs: texts(&raw.private_cidrs),
+        deny_hosts: texts(&raw.deny_hosts),
+        allow_hosts: texts(&raw.allow_hosts),
+        nat64_prefixes: texts(&raw.nat64_prefixes),
+        own_addresses: texts(&raw.own_addresses),
+        own_listeners: own,
+        fake_ip_cidrs: texts(&raw.fake_ip_cidrs),
+        mode: match raw.mode.get() {
+            Some(RawMode::Enforce) | None => Mode::Enforce,
+            Some(RawMode::Shadow) => Mode::Shadow,
+        },
+        exceptions: raw
+            .exceptions
+            .get()
+            .map(|list| list.iter().map(exception).collect())
+            .unwrap_or_default(),
+    }
+}
+
+fn exception(given: &Given<RawException>) -> Exception {
+    let default = RawException::default();
+    let raw = given.get().unwrap_or(&default);
+    Exception {
+        tools: texts(&raw.tools),
+        hosts: texts(&raw.hosts),
+        cidrs: texts(&raw.cidrs),
+        ports: raw.ports.get().map(|list| ports(list)).unwrap_or_default(),
+        http: raw.http.get().copied().unwrap_or_default(),
+        reason: raw.reason.get().cloned(),
+        owner: raw.owner.get().cloned(),
+        expires: raw.expires.get().map(|Day { date, .. }| date.to_string()),
+    }
+}
+
+/// The texts of a list. One that could not be read leaves an empty text, so that positions stay.
+fn texts(given: &Given<Vec<Given<String>>>) -> Vec<String> {
+    let list = given.get().map(Vec::as_slice).unwrap_or_default();
+    list.iter().map(|text| text.get().cloned().unwrap_or_default()).collect()
+}
+
+fn ports(list: &[Given<Ports>]) -> Vec<String> {
+    list.iter()
+        .map(|ports| ports.get().map(|Ports(text)| text.clone()).unwrap_or_default())
+        .collect()
+}
+
+/// Compiles the rules; findings about what is reported already are left out.
+fn rules(
+    context: &Context<'_>,
+    settings: &EgressSettings,
+    node: Option<NodeId>,
+) -> Option<EgressRules> {
+    let reported = context.report.error_paths();
+    let known = |field: &str| {
+        let path = format!("egress.{field}");
+        // The value itself, one in its list, or the entry that it stands in.
+        let around = |reported: &String| {
+            *reported == path
+                || reported.starts_with(&format!("{path}["))
+                || path.starts_with(&format!("{reported}."))
+        };
+        reported.iter().any(around)
+    };
+    for warning in egress_check::warnings(settings, context.environment.unix_seconds) {
+        if let Some(node) = node.filter(|_| !known(&warning.field)) {
+            context.report.warn_below(node, &steps(&warning.field), warning.problem.to_string());
+        }
+    }
+    match EgressRules::new(settings) {
+        Ok(rules) => Some(rules),
+        Err(errors) => {
+            for error in errors {
+                if let Some(node) = node.filter(|_| !known(&error.field)) {
+                    context.report.error_below(
+                        node,
+                        &steps(&error.field),
+                        error.problem.to_string(),
+                    );
+                }
+            }
+            None
+        }
+    }
+}
+
+/// `exceptions[0].cidrs[1]` as steps.
+pub fn steps(path: &str) -> Vec<&str> {
+    path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect()
+}
+
+fn tls(context: &Context<'_>, given: &Given<RawTls>) -> TlsSettings {
+    let default = RawTls::default();
+    let raw = given.get().unwrap_or(&default);
+    TlsSettings {
+        min_version: match raw.min_version.get() {
+            Some(RawTlsVersion::V12) | None => TlsVersion::V12,
+            Some(RawTlsVersion::V13) => TlsVersion::V13,
+        },
+        roots: match raw.roots.get() {
+            Some(RawRoots::System) => Roots::System,
+            Some(RawRoots::Webpki) | None => Roots::Webpki,
+        },
+        extra_ca: extra_ca(context, raw),
+    }
+}
+
+/// The further roots. Without them every tool that needs them fails, so they are never only a warning.
+fn extra_ca(context: &Context<'_>, raw: &RawTls) -> Option<String> {
+    let (reference, node) = raw.extra_ca.found()?;
+    let source = context.source(node, &reference.file, &reference.env)?;
+    let bytes = match context.secret(node, &source) {
+        Ok(bytes) => bytes,
+        Err(SecretProblem::Reported) => return None,
+        Err(SecretProblem::Lookup(error)) => {
+            context.report.error(node, format!("{source} {error}"));
+            return None;
+        }
+    };
+    let text = std::str::from_utf8(bytes.expose()).ok();
+    let pem = text.filter(|text| text.contains("-----BEGIN CERTIFICATE-----"));
+    if pem.is_none() {
+        context.report.error(node, format!("{source} holds no PEM certificate"));
+    }
+    pem.map(str::to_owned)
+}
+
+fn pool(context: &Context<'_>, given: &Given<RawPool>) -> PoolSettings {
+    let default = RawPool::default();
+    let raw = given.get().unwrap_or(&default);
+    let idle = raw.max_idle_per_host.found().map(|(count, node)| (*count, node));
+    let idle = context.number(idle, 8, 1..=1024);
+    let hour = Duration::from_secs(3600);
+    let second = Duration::from_secs(1);
+    PoolSettings {
+        reuse: match raw.reuse.get() {
+            Some(RawReuse::Always) => Reuse::Always,
+            Some(RawReuse::Auto) | None => Reuse::Auto,
+            Some(RawReuse::Never) => Reuse::Never,
+        },
+        max_idle_per_host: usize::try_from(idle).unwrap_or(usize::MAX),
+        idle_timeout: context.duration(&raw.idle_timeout, Duration::from_secs(30), second..=hour),
+        max_age: context.duration(&raw.max_age, Duration::from_secs(300), second..=hour),
+    }
+}

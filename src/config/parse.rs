@@ -1,0 +1,141 @@
+//! Configuration text to a snapshot, or to everything that is wrong with it.
+
+use std::collections::hash_map::Entry;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::config::context::{Context, Environment};
+use crate::config::finding::{ConfigErrors, Finding, Report};
+use crate::config::given::Given;
+use crate::config::profile::{self, RawProfile};
+use crate::config::raw::{LATER, RawConfig};
+use crate::config::snapshot::Snapshot;
+use crate::config::tools::Profiles;
+use crate::config::yaml::{Document, NodeId};
+use crate::config::{egress, keys, read, runtime, tools};
+use crate::model::id::hex;
+
+/// The only version of the file's format.
+const VERSION: u32 = 1;
+
+/// Compiles the text of a configuration file. `file` is its name as it was given: findings begin with it, and relative
+/// paths start at its folder.
+pub fn parse(
+    file: &str,
+    text: &str,
+    environment: &Environment<'_>,
+) -> Result<Snapshot, ConfigErrors> {
+    let (document, faults) = Document::parse(text);
+    let faults = faults.into_iter().map(|fault| Finding {
+        file: file.to_owned(),
+        line: fault.position.line,
+        column: fault.position.column,
+        path: fault.path,
+        message: fault.message,
+    });
+    let Some(document) = document else {
+        return Err(ConfigErrors { errors: faults.collect(), warnings: Vec::new() });
+    };
+    let report = Report::new(file.to_owned(), faults.collect(), &document);
+    let raw: Given<RawConfig> = read::read(&report, LATER);
+    let snapshot = raw.found().and_then(|(raw, root)| {
+        let strict = environment.strict || raw.strict.get() == Some(&true);
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        compile(&Context { report: &report, environment, strict, folder }, raw, root)
+    });
+    let (errors, warnings) = report.into_findings();
+    match snapshot {
+        Some(snapshot) if errors.is_empty() => {
+            Ok(Snapshot { hash: hash(text), warnings, ..snapshot })
+        }
+        _ => Err(ConfigErrors { errors, warnings }),
+    }
+}
+
+/// Compiles every section, whatever is wrong with the others; `None` where there are no rules to compile with.
+fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snapshot> {
+    if let Some((version, node)) =
+        context.required(root, "version", &raw.version, "write `version: 1`")
+        && *version != VERSION
+    {
+        context
+            .report
+            .error(node, format!("must be {VERSION}, this Sortie reads no other version"));
+    }
+    let listeners = runtime::listeners(context, &raw.listeners);
+    let authentication = keys::authentication(context, root, &raw.auth, &listeners);
+    let own = runtime::own_listeners(context, &listeners);
+    let egress = egress::compile(context, &raw.egress, own);
+    let profiles = profiles(context, &raw.profiles);
+    let tools = tools::compile(context, &raw.tools, &profiles, &egress);
+    let metrics = raw.metrics.get();
+    Some(Snapshot {
+        generation: 1,
+        hash: String::new(),
+        tools,
+        authentication,
+        listeners,
+        dns: runtime::dns(context, &raw.dns),
+        tls: egress.tls,
+        connect_timeout: egress.connect_timeout,
+        pool: egress.pool,
+        shutdown: runtime::shutdown(context, &raw.shutdown),
+        logging: runtime::logging(&raw.logging),
+        metrics_per_tool: metrics.and_then(|raw| raw.per_tool.get().copied()).unwrap_or(true),
+        region: raw.region.get().cloned(),
+        warnings: Vec::new(),
+        egress: egress.rules?,
+    })
+}
+
+/// The shipped wire formats and the file's own.
+fn profiles(context: &Context<'_>, given: &Given<Vec<Given<RawProfile>>>) -> Profiles {
+    let mut profiles = Profiles::default();
+    for profile in profile::builtin() {
+        if profiles.by_name.is_empty() {
+            profiles.default.clone_from(&profile.name);
+        }
+        profiles.by_name.insert(profile.name.clone(), Arc::new(profile));
+    }
+    let list = given.get().map(Vec::as_slice).unwrap_or_default();
+    for given in list {
+        let Some(node) = given.node() else { continue };
+        let Some(raw) = given.get() else {
+            // It was not read, and its tools are not to blame.
+            let name = context.report.document.child(node, "name");
+            profiles.broken.extend(
+                name.and_then(|name| context.report.document.text(name)).map(str::to_owned),
+            );
+            continue;
+        };
+        match (profile::compile(raw), profiles.by_name.entry(raw.name.clone())) {
+            (_, Entry::Occupied(_)) => {
+                let message =
+                    format!("another profile is named `{}` too, choose another name", raw.name);
+                context.report.error_below(node, &["name"], message);
+            }
+            (Ok(profile), Entry::Vacant(place)) => {
+                place.insert(Arc::new(profile));
+            }
+            (Err(faults), Entry::Vacant(_)) => {
+                for fault in faults {
+                    context.report.error_below(node, &egress::steps(&fault.path), fault.message);
+                }
+                profiles.broken.insert(raw.name.clone());
+            }
+        }
+    }
+    profiles
+}
+
+/// Tells two configurations apart: 16 hex digits.
+fn hash(text: &str) -> String {
+    let mut hash = hex(&Sha256::digest(text));
+    hash.truncate(16);
+    hash
+}
+
+#[cfg(test)]
+mod tests;

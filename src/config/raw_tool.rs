@@ -1,0 +1,165 @@
+//! A tool exactly as it is written in the configuration file.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::config::given::{Entries, Given, OneOf};
+use crate::config::leaf::{Moment, Size, Span, Verbatim};
+
+/// One tool.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "description"]))]
+pub struct RawTool {
+    /// The name, unique, in the profile's pattern.
+    pub name: Given<String>,
+    /// Who answers for it.
+    pub owner: Given<String>,
+    /// Where the operators' page about it is.
+    pub runbook: Given<String>,
+    /// What the model chooses by: 1 to 1000 characters.
+    pub description: Given<String>,
+    /// Only webhook in this version.
+    pub kind: Given<RawKind>,
+    /// The wire format; left out: the shipped envelope.
+    pub profile: Given<String>,
+    /// What the arguments must be: a JSON Schema. Left out: the tool takes none.
+    pub parameters: Given<Value>,
+    /// Another name of `parameters`.
+    pub input: Given<Value>,
+    /// Where the tool is: https and a public host.
+    pub url: Given<Verbatim>,
+    /// Another name of `url`.
+    pub endpoint: Given<Verbatim>,
+    /// Bound on one attempt; the profile has the default and the bounds.
+    pub timeout: Given<Span>,
+    /// `timeout` in seconds.
+    #[serde(rename = "timeoutSeconds")]
+    pub timeout_seconds: Given<u64>,
+    /// `timeout` in milliseconds.
+    pub timeout_ms: Given<u64>,
+    /// Own headers, sent with every call: 10 at most.
+    pub headers: Given<Entries<RawHeader>>,
+    /// The signing secret.
+    pub secret: Given<RawSecret>,
+    /// Whether a call may run; the profile has the default.
+    pub policy: Given<OneOf<RawEffect, RawToolPolicy>>,
+    /// true: the person is asked before the call runs.
+    pub ask_first: Given<bool>,
+    /// What the tool does to the world.
+    pub annotations: Given<RawAnnotations>,
+    /// Bound on the result; at most the profile's.
+    pub result_max_bytes: Given<Size>,
+    /// Header names that a call may bring a value for.
+    pub accept_credentials: Given<Vec<Given<String>>>,
+    /// What is said to the person meanwhile: 200 characters at most.
+    pub filler: Given<String>,
+    /// false turns the tool off; default true.
+    pub enabled: Given<bool>,
+}
+
+/// A tool's kind.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawKind {
+    /// A server that takes signed requests.
+    Webhook,
+}
+
+/// A tool's signing secret: one key, or two while they overlap.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as {current: {file: PATH}}")]
+#[schemars(extend("required" = ["current"]))]
+pub struct RawSecret {
+    /// The key.
+    pub current: Given<RawReference>,
+    /// The key before, which signs too while both overlap.
+    pub previous: Given<RawReference>,
+    /// Which of the two stands last in the signature header: `previous` (default) and later `current`.
+    pub last: Given<RawLast>,
+    /// When the previous key stops signing; default 24h after the start, at most 7d ahead.
+    pub previous_until: Given<Moment>,
+}
+
+/// Which key's signature stands last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawLast {
+    /// The new one: receivers that read the last signature take it.
+    Current,
+    /// The old one: such receivers are not changed over yet.
+    Previous,
+}
+
+/// An effect.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawEffect {
+    /// It runs.
+    Allow,
+    /// The person is asked first.
+    AskFirst,
+    /// It does not run.
+    Deny,
+    /// An operator decides.
+    RequireApproval,
+}
+
+/// A tool's policy in its long form.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["effect"]))]
+pub struct RawToolPolicy {
+    /// What is in force.
+    pub effect: Given<RawEffect>,
+    /// A candidate that changes nothing but the report.
+    pub shadow: Given<RawShadow>,
+}
+
+/// A candidate policy.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["effect"]))]
+pub struct RawShadow {
+    /// What it would say.
+    pub effect: Given<RawEffect>,
+}
+
+/// `annotations`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawAnnotations {
+    /// It changes nothing.
+    pub read_only: Given<bool>,
+    /// It may destroy something.
+    pub destructive: Given<bool>,
+    /// A repeat does no harm.
+    pub idempotent: Given<bool>,
+}
+
+/// Where a secret is.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a reference: {file: PATH} or {env: NAME}")]
+pub struct RawReference {
+    /// A file that holds it. A relative path starts at the configuration file's folder.
+    pub file: Given<Verbatim>,
+    /// A variable of the environment that holds it.
+    pub env: Given<Verbatim>,
+}
+
+/// Where a header's value is.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a reference: {file: PATH} or {env: NAME}, with `prefix: \"Bearer \"` where the value has one"
+)]
+pub struct RawHeader {
+    /// A file that holds the value.
+    pub file: Given<Verbatim>,
+    /// A variable of the environment that holds the value.
+    pub env: Given<Verbatim>,
+    /// Stands before the value: `"Bearer "`.
+    pub prefix: Given<Verbatim>,
+}

@@ -1,0 +1,258 @@
+//! The immutable compiled configuration: what one call reads from beginning to end.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::finding::Finding;
+use crate::model::id::ToolName;
+use crate::policy::address::EgressRules;
+use crate::policy::approval::ToolPolicy;
+use crate::policy::endpoint::Endpoint;
+use crate::policy::identity::Authentication;
+use crate::policy::schema::ArgumentSchema;
+use crate::policy::sign::SigningKeys;
+use crate::policy::wire::{OwnHeader, WireProfile};
+
+/// Everything that the configuration says, checked and compiled. It is never edited, only replaced.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Counts the configurations of this process, so that connections of an older one are told apart.
+    pub generation: u64,
+    /// SHA-256 of the configuration text, 16 hex digits: tells two configurations apart in logs and metrics.
+    pub hash: String,
+    /// The tools by name.
+    pub tools: HashMap<ToolName, Arc<Tool>>,
+    /// Who may call.
+    pub authentication: Authentication,
+    /// Which hosts and addresses may be called.
+    pub egress: Arc<EgressRules>,
+    /// Where Sortie listens.
+    pub listeners: Listeners,
+    /// How names are looked up.
+    pub dns: DnsSettings,
+    /// How tools' certificates are checked.
+    pub tls: TlsSettings,
+    /// Bound on one TCP connect.
+    pub connect_timeout: Duration,
+    /// How connections are kept.
+    pub pool: PoolSettings,
+    /// What SIGTERM does.
+    pub shutdown: Shutdown,
+    /// What is logged.
+    pub logging: Logging,
+    /// `metrics.per_tool`.
+    pub metrics_per_tool: bool,
+    /// `region`, written into log lines.
+    pub region: Option<String>,
+    /// What `check` would say: something works but looks wrong.
+    pub warnings: Vec<Finding>,
+}
+
+impl Snapshot {
+    /// The tool of this name.
+    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tools.get(name)
+    }
+}
+
+/// One tool, compiled.
+#[derive(Debug)]
+pub struct Tool {
+    /// `tl_…`, from organisation and name.
+    pub id: String,
+    /// The name.
+    pub name: ToolName,
+    /// What the model chooses by.
+    pub description: String,
+    /// Who answers for it.
+    pub owner: Option<String>,
+    /// Whether it may be called at all.
+    pub enabled: bool,
+    /// The wire format.
+    pub profile: Arc<WireProfile>,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// What its arguments must be.
+    pub arguments: ArgumentSchema,
+    /// Own headers, in the order of the file.
+    pub headers: Vec<OwnHeader>,
+    /// Header names that a call may bring a value for.
+    pub accept_credentials: Vec<String>,
+    /// The signing keys; none where the profile does not sign, or where the tool is unavailable.
+    pub signing: Signing,
+    /// Bound on one attempt.
+    pub timeout: Duration,
+    /// Bound on the result, in bytes.
+    pub result_limit: usize,
+    /// Whether a call may run.
+    pub policy: ToolPolicy,
+    /// `annotations.idempotent`: a repeat does no harm.
+    pub idempotent: bool,
+    /// `annotations.read_only`: it changes nothing.
+    pub read_only: bool,
+    /// What is said to the person meanwhile.
+    pub filler: Option<String>,
+    /// Why the tool cannot be called, for the operator: a secret that is missing.
+    pub unavailable: Option<String>,
+}
+
+/// A tool's signing keys: two while they overlap, then one.
+#[derive(Debug, Default)]
+pub struct Signing {
+    /// The keys that sign in the end.
+    pub keys: SigningKeys,
+    /// Until this Unix second both sign, in the order of the phase.
+    pub overlap: Option<(SigningKeys, i64)>,
+}
+
+impl Signing {
+    /// The keys that sign at this Unix second, in the order in which they are sent.
+    pub fn at(&self, unix_seconds: i64) -> &SigningKeys {
+        match &self.overlap {
+            Some((both, until)) if unix_seconds < *until => both,
+            _ => &self.keys,
+        }
+    }
+}
+
+/// Where Sortie listens.
+#[derive(Debug, Clone)]
+pub struct Listeners {
+    /// Calls.
+    pub api: ApiListener,
+    /// Metrics and probes.
+    pub telemetry: SocketAddr,
+}
+
+/// The listener for calls.
+#[derive(Debug, Clone)]
+pub struct ApiListener {
+    /// TCP address or Unix socket.
+    pub bind: Bind,
+    /// Bound on a request's body, in bytes.
+    pub max_body: usize,
+    /// Bound on a request's head.
+    pub header_timeout: Duration,
+    /// How long a kept connection may be idle.
+    pub idle_timeout: Duration,
+    /// Bound on connections at the same time.
+    pub max_connections: usize,
+}
+
+/// A place to listen at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bind {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket and its mode.
+    Unix {
+        /// The socket's path.
+        path: PathBuf,
+        /// Permission bits, such as 0o600.
+        mode: u32,
+    },
+}
+
+/// How names are looked up.
+#[derive(Debug, Clone)]
+pub struct DnsSettings {
+    /// The servers, in order; `system` is already replaced by what resolv.conf names.
+    pub servers: Vec<SocketAddr>,
+    /// Bound on one query.
+    pub timeout: Duration,
+    /// Queries per server and lookup.
+    pub attempts: u32,
+    /// Cap on how long an answer is kept.
+    pub max_ttl: Duration,
+    /// Cap on how many names are kept.
+    pub max_entries: usize,
+}
+
+/// How tools' certificates are checked.
+#[derive(Debug, Clone)]
+pub struct TlsSettings {
+    /// `1.2` admits TLS 1.2 and 1.3, `1.3` only the latter.
+    pub min_version: TlsVersion,
+    /// Which roots are trusted.
+    pub roots: Roots,
+    /// PEM text of further roots, already read.
+    pub extra_ca: Option<String>,
+}
+
+/// A TLS version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    V12,
+    /// TLS 1.3.
+    V13,
+}
+
+/// Which root certificates are trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Roots {
+    /// The operating system's.
+    System,
+    /// Mozilla's, compiled in.
+    Webpki,
+}
+
+/// How connections are kept.
+#[derive(Debug, Clone)]
+pub struct PoolSettings {
+    /// Whether they are kept.
+    pub reuse: Reuse,
+    /// Idle connections per pool key.
+    pub max_idle_per_host: usize,
+    /// How long an idle one is kept.
+    pub idle_timeout: Duration,
+    /// How long any is kept, so that DNS moves are followed.
+    pub max_age: Duration,
+}
+
+/// Whether connections are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// Yes, even where a reused one broke lately.
+    Always,
+    /// Yes; an endpoint whose reused connection broke under a written request gets fresh ones for ten minutes.
+    Auto,
+    /// No.
+    Never,
+}
+
+/// What SIGTERM does.
+#[derive(Debug, Clone)]
+pub struct Shutdown {
+    /// How long new calls are still taken.
+    pub accept_for: Duration,
+    /// How long calls in flight may take to finish.
+    pub grace: Duration,
+}
+
+/// What is logged.
+#[derive(Debug, Clone)]
+pub struct Logging {
+    /// The least severe level that is written.
+    pub level: LogLevel,
+    /// Whether lines are JSON or text.
+    pub json: bool,
+}
+
+/// A severity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Per attempt.
+    Trace,
+    /// Inside a call.
+    Debug,
+    /// Start, stop, the line of each call.
+    Info,
+    /// Unexpected, handled.
+    Warn,
+    /// A person must act.
+    Error,
+}

@@ -1,0 +1,486 @@
+//! Compiles `tools`: one tool at a time, every fault of each.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::context::{Context, SecretProblem};
+use crate::config::egress::Egress;
+use crate::config::given::{Entries, Given, OneOf};
+use crate::config::leaf::{Moment, Size, Span, Verbatim};
+use crate::config::raw_tool::{RawEffect, RawHeader, RawLast, RawReference, RawSecret, RawTool};
+use crate::config::read::choice;
+use crate::config::snapshot::{Signing, Tool};
+use crate::config::yaml::NodeId;
+use crate::model::id::{DEFAULT_ORGANISATION, ToolName, file_tool_id};
+use crate::model::outcome::Effect;
+use crate::model::secret::Secret;
+use crate::policy::approval::ToolPolicy;
+use crate::policy::endpoint::Endpoint;
+use crate::policy::schema::{ArgumentSchema, SchemaError};
+use crate::policy::sign::SignatureScheme;
+use crate::policy::wire::{OwnHeader, WireProfile};
+
+/// Names of built-in tools. Contract, section 5.
+const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
+const MAX_HEADERS: usize = 10;
+const MAX_DESCRIPTION: usize = 1000;
+const SHORT_DESCRIPTION: usize = 20;
+const MAX_FILLER: usize = 200;
+const DAY: i64 = 86_400;
+/// How long both keys sign where the file does not say it. Contract, section 2.
+const DEFAULT_OVERLAP: i64 = DAY;
+const MAX_OVERLAP: i64 = 7 * DAY;
+
+/// The wire formats by name.
+#[derive(Debug, Default)]
+pub struct Profiles {
+    /// The format of a tool that names none.
+    pub default: String,
+    /// All of them.
+    pub by_name: HashMap<String, Arc<WireProfile>>,
+    /// Names of formats that have errors of their own, so that their tools are not blamed.
+    pub broken: HashSet<String>,
+}
+
+/// Compiles the tools that have no error; names are unique.
+pub fn compile(
+    context: &Context<'_>,
+    given: &Given<Vec<Given<RawTool>>>,
+    profiles: &Profiles,
+    egress: &Egress,
+) -> HashMap<ToolName, Arc<Tool>> {
+    let list = given.get().map(Vec::as_slice).unwrap_or_default();
+    let mut tools = HashMap::new();
+    let mut lines = HashMap::new();
+    for (raw, node) in list.iter().filter_map(Given::found) {
+        if let Some((name, node)) = raw.name.found() {
+            let line = context.report.document.position(node).line;
+            if let Some(first) = lines.insert(name.as_str(), line) {
+                context
+                    .report
+                    .error(node, format!("another tool is named `{name}` too, on line {first}"));
+            }
+        }
+        let mut compiler = Compiler { context, raw, node, egress, unavailable: None };
+        if let Some(tool) = compiler.tool(profiles) {
+            tools.insert(tool.name.clone(), Arc::new(tool));
+        }
+    }
+    tools
+}
+
+struct Compiler<'a> {
+    context: &'a Context<'a>,
+    raw: &'a RawTool,
+    node: NodeId,
+    egress: &'a Egress,
+    unavailable: Option<String>,
+}
+
+impl Compiler<'_> {
+    /// The tool. Every part is compiled before a missing one ends it, so that all faults are told.
+    fn tool(&mut self, profiles: &Profiles) -> Option<Tool> {
+        let profile = self.profile(profiles);
+        let name = self.name(profile.as_deref());
+        let description = self.description();
+        let endpoint = self.endpoint();
+        let filler = self.filler();
+        let profile = profile?;
+        let arguments = self.arguments(&profile);
+        let timeout = self.timeout(&profile);
+        let headers = self.headers(&profile);
+        let signing = self.signing(&profile);
+        let policy = self.policy(&profile);
+        let result_limit = self.result_limit(&profile);
+        let accept_credentials = self.accept_credentials(&profile);
+        let name = name?;
+        let raw = self.raw;
+        let annotations = raw.annotations.get();
+        let truth =
+            |given: Option<&Given<bool>>| given.and_then(Given::get).copied().unwrap_or(false);
+        Some(Tool {
+            id: file_tool_id(DEFAULT_ORGANISATION, &name),
+            name,
+            description: description?,
+            owner: raw.owner.get().cloned(),
+            enabled: raw.enabled.get().copied().unwrap_or(true),
+            profile,
+            endpoint: endpoint?,
+            arguments: arguments?,
+            headers,
+            accept_credentials,
+            signing: signing?,
+            timeout,
+            result_limit,
+            policy,
+            idempotent: truth(annotations.map(|given| &given.idempotent)),
+            read_only: truth(annotations.map(|given| &given.read_only)),
+            filler,
+            unavailable: self.unavailable.take(),
+        })
+    }
+
+    fn error(&self, node: NodeId, message: impl Into<String>) {
+        self.context.report.error(node, message);
+    }
+
+    fn profile(&self, profiles: &Profiles) -> Option<Arc<WireProfile>> {
+        let Some(node) = self.raw.profile.node() else {
+            return profiles.by_name.get(&profiles.default).cloned();
+        };
+        let name = self.raw.profile.get()?;
+        let profile = profiles.by_name.get(name);
+        if profile.is_none() && !profiles.broken.contains(name) {
+            let mut known: Vec<_> = profiles.by_name.keys().map(String::as_str).collect();
+            known.sort_unstable();
+            self.error(node, choice(name, &known));
+        }
+        profile.cloned()
+    }
+
+    fn name(&self, profile: Option<&WireProfile>) -> Option<ToolName> {
+        let hint = "it is what the model calls the tool by";
+        let (text, node) = self.context.required(self.node, "name", &self.raw.name, hint)?;
+        if RESERVED.contains(&text.as_str()) {
+            self.error(node, format!("`{text}` is the name of a built-in tool, choose another"));
+            return None;
+        }
+        let name =
+            ToolName::parse(text).map_err(|error| self.error(node, error.to_string())).ok()?;
+        if let Some(profile) = profile
+            && !profile.accepts_name(text)
+        {
+            let (pattern, profile) = (profile.name_pattern(), &profile.name);
+            self.error(node, format!("must match {pattern} (profile {profile})"));
+        }
+        Some(name)
+    }
+
+    fn description(&self) -> Option<String> {
+        let hint = "say what the tool returns and when to use it, the model chooses by it";
+        let (text, node) =
+            self.context.required(self.node, "description", &self.raw.description, hint)?;
+        let length = text.chars().count();
+        if !(1..=MAX_DESCRIPTION).contains(&length) {
+            self.error(node, format!("must have 1 to {MAX_DESCRIPTION} characters, not {length}"));
+        } else if length < SHORT_DESCRIPTION {
+            let message =
+                "is short: the model chooses by it, say what the tool returns and when to use it";
+            self.context.report.warn(node, message);
+        }
+        Some(text.clone())
+    }
+
+    /// Judges the URL by the function that judges a call: what is refused there is refused here.
+    fn endpoint(&self) -> Option<Endpoint> {
+        let given = self.one_of([("url", &self.raw.url), ("endpoint", &self.raw.endpoint)]);
+        let (Verbatim(text), node) = match given {
+            Some(given) => given.found()?,
+            None => {
+                self.context.report.missing(
+                    self.node,
+                    "url",
+                    "is missing, write the tool's https URL",
+                );
+                return None;
+            }
+        };
+        let endpoint = match Endpoint::parse(text) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                self.error(node, format!("{error} ({})", error.code().as_str()));
+                return None;
+            }
+        };
+        if let Some(rules) = &self.egress.rules {
+            let tool = self.raw.name.get().map(String::as_str).unwrap_or_default();
+            let judged = rules.admit(tool, &endpoint, self.context.environment.unix_seconds);
+            if let Err(refusal) = judged.verdict {
+                self.error(node, format!("{refusal} ({})", refusal.code.as_str()));
+            } else if let Some(code) = judged.shadow {
+                let message =
+                    format!("would be refused if `egress.mode` were enforce ({})", code.as_str());
+                self.context.report.warn(node, message);
+            }
+        }
+        Some(endpoint)
+    }
+
+    /// The one of several spellings that is given; a second one is an error.
+    fn one_of<'g, T>(&self, spellings: [(&str, &'g Given<T>); 2]) -> Option<&'g Given<T>> {
+        let [(first, one), (_, other)] = spellings;
+        if let (Some(_), Some(node)) = (one.node(), other.node()) {
+            self.error(node, format!("stands beside `{first}`, which says the same"));
+        }
+        [one, other].into_iter().find(|given| given.node().is_some())
+    }
+
+    fn filler(&self) -> Option<String> {
+        let (text, node) = self.raw.filler.found()?;
+        let length = text.chars().count();
+        if length > MAX_FILLER {
+            self.error(node, format!("must have {MAX_FILLER} characters at most, not {length}"));
+        }
+        Some(text.clone())
+    }
+
+    fn arguments(&self, profile: &WireProfile) -> Option<ArgumentSchema> {
+        let given = self.one_of([("parameters", &self.raw.parameters), ("input", &self.raw.input)]);
+        let found = match given {
+            Some(given) => Some(given.found()?),
+            None => None,
+        };
+        let compiled = ArgumentSchema::compile(found.map(|(schema, _)| schema), profile.dialect);
+        let report = |error: SchemaError| {
+            let steps: Vec<_> = error.pointer.split('/').skip(1).map(unescape).collect();
+            let steps: Vec<_> = steps.iter().map(String::as_str).collect();
+            let node = found.map_or(self.node, |(_, node)| node);
+            self.context.report.error_below(node, &steps, error.message);
+        };
+        compiled.map_err(|errors| errors.into_iter().for_each(report)).ok()
+    }
+
+    fn timeout(&self, profile: &WireProfile) -> Duration {
+        let seconds =
+            self.raw.timeout_seconds.found().map(|(n, node)| (Duration::from_secs(*n), node));
+        let millis = self.raw.timeout_ms.found().map(|(n, node)| (Duration::from_millis(*n), node));
+        let span = self.raw.timeout.found().map(|(Span(timeout), node)| (*timeout, node));
+        let given: Vec<_> = [span, millis, seconds].into_iter().flatten().collect();
+        for (_, node) in given.iter().skip(1) {
+            self.error(*node, "is a second way to say the timeout, one is enough");
+        }
+        let bounds = profile.timeout.min..=profile.timeout.max;
+        let Some((timeout, node)) = given.first() else { return profile.timeout.default };
+        if !bounds.contains(timeout) {
+            let (from, to) = (Span(profile.timeout.min), Span(profile.timeout.max));
+            let found = Span(*timeout);
+            self.error(
+                *node,
+                format!("must be from {from} to {to}, not {found} (profile {})", profile.name),
+            );
+        }
+        *timeout
+    }
+
+    fn headers(&mut self, profile: &WireProfile) -> Vec<OwnHeader> {
+        let Some((Entries(entries), node)) = self.raw.headers.found() else { return Vec::new() };
+        if entries.len() > MAX_HEADERS {
+            self.error(node, format!("must be {MAX_HEADERS} at most, not {}", entries.len()));
+        }
+        let mut names = HashSet::new();
+        let mut headers = Vec::new();
+        for (name, given) in entries {
+            let Some(node) = given.node() else {
+                self.context.report.missing(
+                    node,
+                    name,
+                    "has no value, write {file: PATH} or {env: NAME}",
+                );
+                continue;
+            };
+            if !names.insert(name.to_ascii_lowercase()) {
+                self.error(node, "stands twice, letter case makes no difference");
+            } else if let Err(error) = profile.check_own_name(name) {
+                self.error(node, error.to_string());
+            } else if let Some(raw) = given.get() {
+                headers.extend(self.header(profile, name, raw, node));
+            }
+        }
+        headers
+    }
+
+    fn header(
+        &mut self,
+        profile: &WireProfile,
+        name: &str,
+        raw: &RawHeader,
+        node: NodeId,
+    ) -> Option<OwnHeader> {
+        let secret = self.secret(node, &raw.file, &raw.env)?;
+        let prefix = raw.prefix.get().map(|Verbatim(prefix)| prefix.as_str()).unwrap_or_default();
+        let value = Secret::new([prefix.as_bytes(), secret.expose()].concat());
+        let header = profile.check_own_header(name, value);
+        header.map_err(|error| self.error(node, error.to_string())).ok()
+    }
+
+    /// Reads a secret; without it the tool is unavailable.
+    fn secret(
+        &mut self,
+        node: NodeId,
+        file: &Given<Verbatim>,
+        env: &Given<Verbatim>,
+    ) -> Option<Secret> {
+        let source = self.context.source(node, file, env)?;
+        match self.context.secret(node, &source) {
+            Ok(secret) => Some(secret),
+            Err(SecretProblem::Reported) => None,
+            Err(SecretProblem::Lookup(error)) => {
+                self.context.unreadable(node, &source, &error, "the tool is unavailable");
+                self.unavailable.get_or_insert_with(|| format!("{source} {error}"));
+                None
+            }
+        }
+    }
+
+    /// The keys; `None` where their configuration is wrong.
+    fn signing(&mut self, profile: &WireProfile) -> Option<Signing> {
+        match (profile.signature(), self.raw.secret.node()) {
+            (None, None) => Some(Signing::default()),
+            (None, Some(node)) => {
+                self.error(node, format!("profile {} signs nothing, leave it out", profile.name));
+                None
+            }
+            (Some(_), None) => {
+                let message = format!(
+                    "is missing, profile {} signs: write {{current: {{file: PATH}}}}",
+                    profile.name
+                );
+                self.context.report.missing(self.node, "secret", message);
+                None
+            }
+            (Some(scheme), Some(_)) => {
+                let (raw, node) = self.raw.secret.found()?;
+                self.signing_keys(scheme, raw, node)
+            }
+        }
+    }
+
+    fn signing_keys(
+        &mut self,
+        scheme: &SignatureScheme,
+        raw: &RawSecret,
+        node: NodeId,
+    ) -> Option<Signing> {
+        let hint = "write {file: PATH} or {env: NAME}";
+        self.context.required(node, "current", &raw.current, hint);
+        let until = self.overlap_end(raw);
+        let current = self.signing_key(scheme, &raw.current);
+        let previous = self.signing_key(scheme, &raw.previous);
+        if self.unavailable.is_some() {
+            return Some(Signing::default());
+        }
+        let current = current?;
+        let both = match (previous, raw.last.get()) {
+            (None, _) => None,
+            (Some(previous), Some(RawLast::Previous) | None) => Some([current.clone(), previous]),
+            (Some(previous), Some(RawLast::Current)) => Some([previous, current.clone()]),
+        };
+        let prepare = |secrets: &[Secret]| {
+            scheme.prepare(secrets).map_err(|error| self.error(node, error.to_string())).ok()
+        };
+        let overlap = match both {
+            Some(both) => Some((prepare(&both)?, until?)),
+            None => None,
+        };
+        Some(Signing { keys: prepare(&[current])?, overlap })
+    }
+
+    fn signing_key(
+        &mut self,
+        scheme: &SignatureScheme,
+        given: &Given<RawReference>,
+    ) -> Option<Secret> {
+        let (raw, node) = given.found()?;
+        let secret = self.secret(node, &raw.file, &raw.env)?;
+        match scheme.accept_key(&secret) {
+            Ok(warning) => {
+                if let Some(warning) = warning {
+                    self.context.report.warn(node, warning.to_string());
+                }
+                Some(secret)
+            }
+            Err(error) => {
+                self.error(node, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// When the previous key stops signing; `None` where there is none, or its end is wrong.
+    fn overlap_end(&self, raw: &RawSecret) -> Option<i64> {
+        if raw.previous.node().is_none() {
+            for node in [raw.last.node(), raw.previous_until.node()].into_iter().flatten() {
+                self.error(node, "means nothing without `previous`");
+            }
+            return None;
+        }
+        let now = self.context.environment.unix_seconds;
+        let Some(node) = raw.previous_until.node() else {
+            return Some(now.saturating_add(DEFAULT_OVERLAP));
+        };
+        let Moment(until) = *raw.previous_until.get()?;
+        if until > now.saturating_add(MAX_OVERLAP) {
+            self.error(node, "must be 7 days ahead at most");
+        } else if until <= now {
+            self.context
+                .report
+                .warn(node, "has passed, the previous key no longer signs and can be removed");
+        }
+        Some(until)
+    }
+
+    /// The strictest of what the tool says; the profile's default where it says nothing.
+    fn policy(&self, profile: &WireProfile) -> ToolPolicy {
+        let (own, shadow) = match self.raw.policy.found() {
+            None => (None, None),
+            Some((OneOf::Short(effect), _)) => (Some(effect), None),
+            Some((OneOf::Long(raw), node)) => {
+                let hint = "write allow, ask_first, require_approval or deny";
+                let own = self.context.required(node, "effect", &raw.effect, hint);
+                let shadow = raw.shadow.found().and_then(|(raw, node)| {
+                    self.context.required(node, "effect", &raw.effect, hint)
+                });
+                (own.map(|(effect, _)| effect), shadow.map(|(effect, _)| effect))
+            }
+        };
+        let own = own.map_or(profile.default_policy, effect);
+        let ask_first = self.raw.ask_first.get() == Some(&true);
+        let effect_in_force = if ask_first { own.max(Effect::AskFirst) } else { own };
+        ToolPolicy { effect: effect_in_force, shadow: shadow.map(effect) }
+    }
+
+    fn result_limit(&self, profile: &WireProfile) -> usize {
+        let given = self.raw.result_max_bytes.found().map(|(Size(bytes), node)| (*bytes, node));
+        self.context.number(given, profile.result_limit, 1..=profile.result_limit)
+    }
+
+    fn accept_credentials(&self, profile: &WireProfile) -> Vec<String> {
+        let Some((list, node)) = self.raw.accept_credentials.found() else { return Vec::new() };
+        if list.len() > MAX_HEADERS {
+            self.error(node, format!("must be {MAX_HEADERS} names at most, not {}", list.len()));
+        }
+        let own =
+            self.raw.headers.get().map(|Entries(entries)| entries.as_slice()).unwrap_or_default();
+        let mut names = HashSet::new();
+        for (name, node) in list.iter().filter_map(Given::found) {
+            if !names.insert(name.to_ascii_lowercase()) {
+                self.error(node, "stands twice, letter case makes no difference");
+            } else if let Err(error) = profile.check_own_name(name) {
+                self.error(node, error.to_string());
+            } else if own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
+                self.error(
+                    node,
+                    format!(
+                        "`{name}` stands in `headers` too, it is either the tool's or the person's"
+                    ),
+                );
+            }
+        }
+        list.iter().filter_map(Given::get).cloned().collect()
+    }
+}
+
+fn effect(raw: &RawEffect) -> Effect {
+    match raw {
+        RawEffect::Allow => Effect::Allow,
+        RawEffect::AskFirst => Effect::AskFirst,
+        RawEffect::Deny => Effect::Deny,
+        RawEffect::RequireApproval => Effect::RequireApproval,
+    }
+}
+
+/// One step of a JSON pointer.
+fn unescape(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}

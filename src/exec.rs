@@ -1,0 +1,99 @@
+//! The executor port: something that can run a checked call.
+
+pub mod failure;
+pub mod webhook;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::clock::BoxFuture;
+use crate::config::snapshot::{Snapshot, Tool};
+use crate::model::call::ToolCall;
+use crate::model::id::IdempotencyKey;
+use crate::model::outcome::{AttemptRecord, Failure, Success};
+use crate::policy::schema::ValidArguments;
+use crate::telemetry::metrics::ToolMetrics;
+
+/// A call that passed every check of the gateway.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// The configuration that the call began with.
+    pub snapshot: &'a Snapshot,
+    /// The tool.
+    pub tool: &'a Tool,
+    /// The call.
+    pub call: &'a ToolCall,
+    /// Its arguments, which fit the tool's schema.
+    pub arguments: &'a ValidArguments,
+    /// When the whole call must be over.
+    pub deadline: Instant,
+    /// Whether somebody still waits for the outcome.
+    pub presence: &'a Presence,
+    /// The tool's series.
+    pub metrics: &'a ToolMetrics,
+}
+
+/// What running it gave.
+#[derive(Debug)]
+pub struct Executed {
+    /// The result, or why there is none.
+    pub ended: Result<Success, Failure>,
+    /// What was sent.
+    pub attempts: Vec<AttemptRecord>,
+    /// Unix milliseconds of the first attempt.
+    pub started_at_ms: Option<i64>,
+    /// The key that went out.
+    pub idempotency_key: Option<IdempotencyKey>,
+    /// Time spent upstream and in waits: what is not the gateway's own.
+    pub upstream: Duration,
+}
+
+/// Something that can run a checked call.
+pub trait Executor: Send + Sync {
+    /// Runs it to its end; every failure is in the answer.
+    fn run<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Executed>;
+}
+
+/// Whether the runtime still waits for the outcome. A call that was sent goes on without it; one that was not, stops.
+#[derive(Debug, Clone, Default)]
+pub struct Presence(Arc<PresenceState>);
+
+#[derive(Debug, Default)]
+struct PresenceState {
+    gone: AtomicBool,
+    changed: Notify,
+}
+
+impl Presence {
+    /// Says that nobody waits any more.
+    pub fn leave(&self) {
+        self.0.gone.store(true, Ordering::Release);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Whether nobody waits any more.
+    pub fn is_gone(&self) -> bool {
+        self.0.gone.load(Ordering::Acquire)
+    }
+
+    /// Waits until nobody waits any more.
+    pub async fn gone(&self) {
+        let changed = self.0.changed.notified();
+        tokio::pin!(changed);
+        // Enabled before the flag is read: a `leave` between the two is not missed.
+        changed.as_mut().enable();
+        if !self.is_gone() {
+            changed.await;
+        }
+    }
+}
+
+impl std::fmt::Debug for dyn Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Executor")
+    }
+}

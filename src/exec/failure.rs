@@ -1,0 +1,276 @@
+//! From what went wrong on the wire to what the runtime, the model, the retry decision and the metrics are told.
+
+use std::time::Duration;
+
+use crate::model::outcome::{Failure, FailureCode, Sent};
+use crate::net::client::{ExchangeError, ExchangeErrorKind, Phase as ExchangePhase};
+use crate::net::connect::{ConnectError, ConnectErrorKind};
+use crate::net::dns::ResolveErrorKind;
+use crate::net::resolve::ResolveError;
+use crate::policy::address::Refusal;
+use crate::policy::answer::AnswerError;
+use crate::policy::retry::AttemptEnd;
+use crate::telemetry::labels::{AttemptResult, Phase};
+
+const UNREACHABLE: &str = "The tool's server could not be reached.";
+const UNREADABLE: &str = "The tool's answer could not be read.";
+
+/// One attempt without a result.
+#[derive(Debug)]
+pub struct AttemptFailure {
+    /// For the retry decision.
+    pub end: AttemptEnd,
+    /// For the metric; `None` where nothing was tried: a refusal.
+    pub result: Option<AttemptResult>,
+    /// For the runtime and the model.
+    pub failure: Box<Failure>,
+    /// For the operator's log only: it may name addresses and quote libraries.
+    pub reason: String,
+    /// What the answer asked to be waited.
+    pub retry_after: Option<Duration>,
+}
+
+impl AttemptFailure {
+    fn new(
+        end: AttemptEnd,
+        result: Option<AttemptResult>,
+        failure: Failure,
+        reason: String,
+    ) -> Self {
+        Self { end, result, failure: Box::new(failure), reason, retry_after: None }
+    }
+
+    /// The host or its address is not allowed.
+    pub fn blocked(refusal: &Refusal) -> Self {
+        let failure = Failure {
+            detail: Some(refusal.code.as_str()),
+            ..Failure::not_sent(FailureCode::BlockedHost, "The tool's address is not allowed.")
+        };
+        Self::new(AttemptEnd::Blocked, None, failure, refusal.to_string())
+    }
+
+    /// The name has no address.
+    pub fn resolve(error: &ResolveError) -> Self {
+        let end = match error.kind {
+            ResolveErrorKind::NoData | ResolveErrorKind::NxDomain => AttemptEnd::NoSuchName,
+            ResolveErrorKind::Other
+            | ResolveErrorKind::Refused
+            | ResolveErrorKind::ServFail
+            | ResolveErrorKind::Timeout => AttemptEnd::Dns,
+        };
+        Self::network(end, AttemptResult::Dns, Sent::NotSent, error.to_string())
+    }
+
+    /// The resolver answered, with nothing that can be dialled.
+    pub fn no_address(refusal: &Refusal) -> Self {
+        Self::network(
+            AttemptEnd::NoSuchName,
+            AttemptResult::Dns,
+            Sent::NotSent,
+            refusal.to_string(),
+        )
+    }
+
+    /// The attempt's time ran out before anything was sent.
+    pub fn too_late(phase: Phase, allowed: Duration) -> Self {
+        let end = match phase {
+            Phase::Dns => AttemptEnd::Dns,
+            Phase::Tls => AttemptEnd::TlsHandshake,
+            Phase::Connect | Phase::FirstByte | Phase::Body => AttemptEnd::Connect,
+        };
+        Self::timeout(end, phase, allowed, Sent::NotSent)
+    }
+
+    /// There is no connection.
+    pub fn connect(error: &ConnectError, allowed: Duration) -> Self {
+        let reason = error.to_string();
+        let network = |end, result| Self::network(end, result, Sent::NotSent, reason.clone());
+        match error.kind {
+            ConnectErrorKind::Certificate => network(AttemptEnd::Certificate, AttemptResult::Tls),
+            ConnectErrorKind::Connect
+            | ConnectErrorKind::ConnectTimeout
+            | ConnectErrorKind::Exhausted => network(AttemptEnd::Connect, AttemptResult::Connect),
+            ConnectErrorKind::DeadlineInConnect => Self::too_late(Phase::Connect, allowed),
+            ConnectErrorKind::DeadlineInTls => Self::too_late(Phase::Tls, allowed),
+            ConnectErrorKind::PeerMismatch => network(AttemptEnd::Blocked, AttemptResult::Connect),
+            ConnectErrorKind::Tls => network(AttemptEnd::TlsHandshake, AttemptResult::Tls),
+        }
+    }
+
+    /// The exchange broke.
+    pub fn exchange(error: &ExchangeError, allowed: Duration) -> Self {
+        let sent = if error.sent { Sent::Unknown } else { Sent::NotSent };
+        let reason = error.to_string();
+        let broken = |result| {
+            let end = match (error.sent, error.status) {
+                (false, _) => AttemptEnd::Unsent,
+                (true, None) => AttemptEnd::Broken,
+                (true, Some(_)) => AttemptEnd::BodyBroken,
+            };
+            Self::network(end, result, sent, reason.clone())
+        };
+        let unreadable = |detail| {
+            let failure = Failure {
+                detail: Some(detail),
+                sent,
+                http_status: error.status,
+                ..Failure::not_sent(FailureCode::BadBody, UNREADABLE)
+            };
+            let result = Some(AttemptResult::BadBody);
+            Self::new(AttemptEnd::Unreadable, result, failure, reason.clone())
+        };
+        match error.kind {
+            ExchangeErrorKind::Closed | ExchangeErrorKind::Unsent => broken(AttemptResult::Closed),
+            ExchangeErrorKind::Framing => unreadable("framing"),
+            ExchangeErrorKind::Head => unreadable("head"),
+            ExchangeErrorKind::Reset => broken(AttemptResult::Reset),
+            ExchangeErrorKind::Timeout(ExchangePhase::FirstByte) => {
+                let end = if error.sent { AttemptEnd::ResponseTimeout } else { AttemptEnd::Unsent };
+                Self::timeout(end, Phase::FirstByte, allowed, sent)
+            }
+            ExchangeErrorKind::Timeout(ExchangePhase::Body) => {
+                Self::timeout(AttemptEnd::BodyTimeout, Phase::Body, allowed, sent)
+            }
+        }
+    }
+
+    /// A whole head with a status other than 2xx.
+    pub fn status(
+        status: u16,
+        tool_message: Option<String>,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        let (code, message) = if is_redirect(status) {
+            let text = "The tool answered with a redirect, which is not followed.".to_owned();
+            (FailureCode::Redirect, text)
+        } else {
+            (FailureCode::HttpStatus, format!("The tool answered with status {status}."))
+        };
+        let result = match status {
+            300..400 => AttemptResult::Redirection,
+            400..500 => AttemptResult::ClientError,
+            _ => AttemptResult::ServerError,
+        };
+        let failure = Failure {
+            sent: Sent::Answered,
+            http_status: Some(status),
+            tool_message,
+            ..Failure::not_sent(code, message)
+        };
+        let reason = format!("status {status}");
+        let made = Self::new(AttemptEnd::Status(status), Some(result), failure, reason);
+        Self { retry_after, ..made }
+    }
+
+    /// A 2xx answer that cannot be shown. `whole`: its body was read to the end.
+    pub fn answer(error: &AnswerError, status: u16, whole: bool) -> Self {
+        let failure = Failure {
+            detail: Some(error.detail()),
+            sent: if whole { Sent::Answered } else { Sent::Unknown },
+            http_status: Some(status),
+            ..Failure::not_sent(FailureCode::BadBody, error.sentence())
+        };
+        let result = Some(AttemptResult::BadBody);
+        Self::new(AttemptEnd::Unreadable, result, failure, error.to_string())
+    }
+
+    /// The runtime hung up before anything was sent.
+    pub fn cancelled() -> Self {
+        let failure = Failure::not_sent(FailureCode::Cancelled, "The call was cancelled.");
+        let reason = "the caller went away".to_owned();
+        Self::new(AttemptEnd::Blocked, None, failure, reason)
+    }
+
+    /// The request could not be written down: nothing was sent.
+    pub fn internal(reason: String) -> Self {
+        let failure =
+            Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.");
+        Self::new(AttemptEnd::Blocked, None, failure, reason)
+    }
+
+    fn network(end: AttemptEnd, result: AttemptResult, sent: Sent, reason: String) -> Self {
+        let failure = Failure {
+            detail: Some(result.as_str()),
+            sent,
+            ..Failure::not_sent(FailureCode::NetworkError, UNREACHABLE)
+        };
+        Self::new(end, Some(result), failure, reason)
+    }
+
+    fn timeout(end: AttemptEnd, phase: Phase, allowed: Duration, sent: Sent) -> Self {
+        let message = format!("The tool did not answer within {}.", seconds(allowed));
+        let failure = Failure {
+            detail: Some(phase.as_str()),
+            sent,
+            ..Failure::not_sent(FailureCode::Timeout, message)
+        };
+        let reason = format!("no time left in phase {}", phase.as_str());
+        Self::new(end, Some(AttemptResult::Timeout), failure, reason)
+    }
+
+    /// The reason of a retry after this attempt: the label of `retries_total`.
+    pub fn retry_reason(&self) -> &'static str {
+        match self.end {
+            AttemptEnd::Status(500..) => "5xx",
+            AttemptEnd::Status(_) => "status",
+            _ => self.result.map_or("closed", AttemptResult::as_str),
+        }
+    }
+}
+
+/// The statuses that name another place. 304 names none and is a failure like any other.
+pub fn is_redirect(status: u16) -> bool {
+    matches!(status, 300 | 301 | 302 | 303 | 305 | 307 | 308)
+}
+
+/// `10 s`, or `1.5 s` where it is no whole number.
+fn seconds(duration: Duration) -> String {
+    let tenths = (duration.as_millis() + 50) / 100;
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} s"),
+        (whole, rest) => format!("{whole}.{rest} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_seconds(ms: u64, expected: &str) {
+        assert_eq!(seconds(Duration::from_millis(ms)), expected);
+    }
+
+    #[test]
+    fn seconds_are_whole_where_they_can_be() {
+        check_seconds(10_000, "10 s");
+        check_seconds(1_500, "1.5 s");
+        check_seconds(300_000, "300 s");
+        check_seconds(9_999, "10 s");
+    }
+
+    #[test]
+    fn a_redirect_is_told_from_other_statuses() {
+        for (status, code) in [
+            (301, FailureCode::Redirect),
+            (308, FailureCode::Redirect),
+            (304, FailureCode::HttpStatus),
+            (404, FailureCode::HttpStatus),
+            (503, FailureCode::HttpStatus),
+        ] {
+            let made = AttemptFailure::status(status, None, None);
+            assert_eq!(made.failure.code, code, "{status}");
+            assert_eq!(made.failure.sent, Sent::Answered);
+            assert_eq!(made.failure.http_status, Some(status));
+        }
+    }
+
+    #[test]
+    fn retry_reasons_are_the_contract_s_set() {
+        let reason = |status| AttemptFailure::status(status, None, None).retry_reason();
+        assert_eq!((reason(503), reason(429)), ("5xx", "status"));
+        let late = AttemptFailure::too_late(Phase::Dns, Duration::from_secs(1));
+        assert_eq!(late.failure.message, "The tool did not answer within 1 s.");
+        assert_eq!(late.failure.detail, Some("dns"));
+    }
+}

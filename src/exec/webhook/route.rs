@@ -1,0 +1,57 @@
+//! The route of each tool: where its connections are kept, made once per tool and configuration.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use crate::config::snapshot::{Snapshot, Tool};
+use crate::net::header_case::HeaderCase;
+use crate::net::pool::{Pool, Route};
+use crate::policy::wire::OwnHeader;
+
+/// Where one tool is called, in one configuration.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// Its kept connections.
+    pub(super) route: Route,
+    /// The request target in origin form.
+    pub(super) target: http::Uri,
+    generation: u64,
+}
+
+/// Destinations by tool id.
+#[derive(Debug, Default)]
+pub(super) struct Routes(RwLock<HashMap<String, Arc<Destination>>>);
+
+impl Routes {
+    /// The tool's destination in this configuration.
+    ///
+    /// A call that began on an older configuration than the newest one seen gets a route of its own, so that it neither
+    /// takes nor leaves connections of the newer one.
+    pub(super) fn of(&self, pool: &Pool, snapshot: &Snapshot, tool: &Tool) -> Arc<Destination> {
+        let known = self.0.read().expect("no panic holds this lock").get(&tool.id).cloned();
+        if let Some(known) = &known
+            && known.generation == snapshot.generation
+        {
+            return known.clone();
+        }
+        let made = Arc::new(make(pool, snapshot.generation, tool));
+        if known.is_none_or(|known| known.generation < made.generation) {
+            let mut newest = self.0.write().expect("no panic holds this lock");
+            newest.insert(tool.id.clone(), made.clone());
+        }
+        made
+    }
+}
+
+fn make(pool: &Pool, generation: u64, tool: &Tool) -> Destination {
+    let configured = tool.headers.iter().map(OwnHeader::spelling);
+    let own = configured.chain(tool.accept_credentials.iter().map(String::as_str));
+    let names = tool.profile.header_spelling(own);
+    let case = HeaderCase::capture(&names).expect("the configuration checked the header names");
+    let target = tool.endpoint.path_and_query().parse().expect("an endpoint's target is a URI");
+    Destination {
+        route: pool.route(&tool.id, &tool.endpoint, generation, case),
+        target,
+        generation,
+    }
+}

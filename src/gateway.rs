@@ -1,0 +1,285 @@
+//! The path of one call, readable top to bottom.
+
+pub mod flight;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::clock::Clock;
+use crate::config::snapshot::{Snapshot, Tool};
+use crate::exec::{Executor, Job, Presence};
+use crate::gateway::flight::{Caught, InFlight, Outliving};
+use crate::model::call::ToolCall;
+use crate::model::id::IdempotencyKey;
+use crate::model::outcome::{
+    AttemptRecord, CallOutcome, Decision, Failure, FailureCode, Success, ToolReference,
+};
+use crate::policy::approval;
+use crate::policy::identity::Caller;
+use crate::policy::schema;
+use crate::telemetry::log::{CallLine, LineCaller, LogSink};
+use crate::telemetry::metrics::{Metrics, ToolMetrics};
+
+/// Contract: a call's deadline is at most 20 minutes.
+pub const LONGEST_DEADLINE: Duration = Duration::from_secs(20 * 60);
+/// Contract: what the default deadline adds to attempts times timeout.
+const DEADLINE_SLACK: Duration = Duration::from_secs(15);
+
+/// Runs calls on the current configuration.
+#[derive(Debug)]
+pub struct Gateway {
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    webhook: Arc<dyn Executor>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    log: LogSink,
+    in_flight: InFlight,
+}
+
+/// A request that is no call of this tool: the runtime's own mistake, told as an error of the API.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The profile sends an Idempotency-Key, which is made of it.
+    #[error("`{0}` is required: the tool is sent an Idempotency-Key that is made of it")]
+    Missing(&'static str),
+    /// A credential whose value cannot be a header's.
+    #[error("`{name}`: {reason}")]
+    Credential {
+        /// The header's name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A credential that the tool does not list.
+    #[error("`{0}` is not among the tool's accept_credentials")]
+    UnlistedCredential(String),
+}
+
+/// What is known about a call while it goes its way.
+#[derive(Default)]
+struct Trail {
+    reference: Option<ToolReference>,
+    decision: Option<Decision>,
+    attempts: Vec<AttemptRecord>,
+    started_at_ms: Option<i64>,
+    idempotency_key: Option<IdempotencyKey>,
+    upstream: Duration,
+}
+
+impl Gateway {
+    /// Puts a gateway together.
+    pub fn new(
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        webhook: Arc<dyn Executor>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+        log: LogSink,
+    ) -> Self {
+        let in_flight = InFlight::new(metrics.calls_in_flight.clone());
+        Self { snapshots, webhook, clock, metrics, log, in_flight }
+    }
+
+    /// The configuration in force.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshots.borrow().clone()
+    }
+
+    /// The clocks.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Waits until no call runs.
+    pub async fn idle(&self) {
+        self.in_flight.idle().await;
+    }
+
+    /// Runs one call to its end.
+    ///
+    /// Dropping the returned future (the runtime hung up) does not undo what was sent: a call whose request is out goes
+    /// on in a task of its own and is logged; one that sent nothing yet stops.
+    pub async fn call(
+        self: &Arc<Self>,
+        snapshot: Arc<Snapshot>,
+        caller: Arc<Caller>,
+        call: ToolCall,
+    ) -> Result<CallOutcome, Malformed> {
+        if let Some(tool) = snapshot.tool(&call.tool).filter(|_| caller.may_call(&call.tool)) {
+            well_formed(tool, &call)?;
+        }
+        let presence = Presence::default();
+        let ticket = self.in_flight.enter();
+        let gateway = self.clone();
+        let watched = presence.clone();
+        let whole = async move {
+            let outcome = gateway.run(&snapshot, &caller, call, &watched).await;
+            drop(ticket);
+            outcome
+        };
+        Ok(Outliving::new(Box::pin(whole), presence).await)
+    }
+
+    /// From the first check to the one exit.
+    async fn run(
+        &self,
+        snapshot: &Snapshot,
+        caller: &Caller,
+        mut call: ToolCall,
+        presence: &Presence,
+    ) -> CallOutcome {
+        let began = self.clock.now();
+        let created_at_ms = self.clock.unix_ms();
+        let metrics = self.metrics.tool(&call.tool);
+        let mut trail = Trail::default();
+        let steps = self.steps(snapshot, caller, &mut call, presence, &metrics, &mut trail);
+        let ended = Caught::new(steps).await.unwrap_or_else(|panic| {
+            self.metrics.panics.inc();
+            tracing::error!(panic, "A call panicked.");
+            Err(Failure {
+                sent: crate::model::outcome::Sent::Unknown,
+                ..Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.")
+            })
+        });
+        let duration = self.clock.now().saturating_duration_since(began);
+        let outcome = CallOutcome {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            reference: trail.reference,
+            decision: trail.decision,
+            ended,
+            attempts: trail.attempts,
+            idempotency_key: trail.idempotency_key,
+            test: call.context.test,
+            created_at_ms,
+            started_at_ms: trail.started_at_ms,
+            finished_at_ms: self.clock.unix_ms(),
+            duration,
+        };
+        self.finish(snapshot, caller, &call, &metrics, &outcome, trail.upstream);
+        outcome
+    }
+
+    /// The checks in their order, then the executor. Each step ends the call or hands on what the next one needs.
+    async fn steps(
+        &self,
+        snapshot: &Snapshot,
+        caller: &Caller,
+        call: &mut ToolCall,
+        presence: &Presence,
+        metrics: &ToolMetrics,
+        trail: &mut Trail,
+    ) -> Result<Success, Failure> {
+        // 1. The key's bounds hold what the body claims.
+        let agent = caller.agent(call.context.agent_id.as_deref());
+        let agent = agent.ok().filter(|_| caller.may_call(&call.tool));
+        call.context.agent_id = agent.ok_or_else(|| {
+            Failure::not_sent(FailureCode::NotAllowedForKey, "This call is not allowed.")
+        })?;
+
+        // 2. The tool is known and turned on.
+        let tool = snapshot.tool(&call.tool).ok_or_else(|| {
+            let text = format!("There is no tool named \"{}\".", call.tool);
+            Failure::not_sent(FailureCode::UnknownTool, text)
+        })?;
+        trail.reference = Some(reference(tool));
+        if !tool.enabled {
+            let text = format!("The tool \"{}\" is turned off.", tool.name);
+            return Err(Failure::not_sent(FailureCode::ToolDisabled, text));
+        }
+
+        // 3. The arguments fit its schema; only what was checked can be sent.
+        let arguments = tool.arguments.check(&call.arguments).map_err(|problems| {
+            let text = schema::sentence(&problems);
+            Failure { problems, ..Failure::not_sent(FailureCode::InvalidArguments, text) }
+        })?;
+
+        // 4. The policy lets it run.
+        let decision = tool.policy.decide();
+        self.metrics.policy(metrics, decision.enforced, decision.shadow);
+        let refusal = approval::refusal(&decision);
+        trail.decision = Some(decision);
+        if let Some(text) = refusal {
+            return Err(Failure::not_sent(FailureCode::Denied, text));
+        }
+
+        // 5. Its secrets are there.
+        if tool.unavailable.is_some() {
+            let text = "The tool is not configured: a secret of it is missing.";
+            return Err(Failure::not_sent(FailureCode::NotConfigured, text));
+        }
+
+        // 6. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
+        let bound = call.deadline.unwrap_or_else(|| default_deadline(tool)).min(LONGEST_DEADLINE);
+        let deadline: Instant = self.clock.now() + bound;
+        let job = Job { snapshot, tool, call, arguments: &arguments, deadline, presence, metrics };
+        let executed = self.webhook.run(&job).await;
+        trail.attempts = executed.attempts;
+        trail.started_at_ms = executed.started_at_ms;
+        trail.idempotency_key = executed.idempotency_key;
+        trail.upstream = executed.upstream;
+        executed.ended
+    }
+
+    /// The one exit of every outcome: metrics and the call's log line.
+    fn finish(
+        &self,
+        snapshot: &Snapshot,
+        caller: &Caller,
+        call: &ToolCall,
+        metrics: &ToolMetrics,
+        outcome: &CallOutcome,
+        upstream: Duration,
+    ) {
+        self.metrics.finished(metrics, outcome);
+        let own = outcome.duration.saturating_sub(upstream);
+        self.metrics.overhead.observe(own.as_secs_f64());
+        let owner = snapshot.tool(&call.tool).and_then(|tool| tool.owner.as_deref());
+        let line = LineCaller {
+            organisation: &caller.organisation,
+            key: &caller.name,
+            region: snapshot.region.as_deref(),
+            owner,
+        };
+        let written = self.log.call(&CallLine::new(outcome, &call.context, line));
+        self.metrics.call_log(if written { "written" } else { "dropped" }, 1);
+    }
+}
+
+fn well_formed(tool: &Tool, call: &ToolCall) -> Result<(), Malformed> {
+    if tool.profile.needs_run() {
+        if call.context.run_id.is_none() {
+            return Err(Malformed::Missing("run_id"));
+        }
+        if call.context.step.is_none() {
+            return Err(Malformed::Missing("step"));
+        }
+    }
+    let listed =
+        |name: &str| tool.accept_credentials.iter().any(|one| one.eq_ignore_ascii_case(name));
+    for (name, value) in &call.credentials {
+        if !listed(name) {
+            return Err(Malformed::UnlistedCredential(name.clone()));
+        }
+        if let Err(error) = tool.profile.check_own_header(name, value.clone()) {
+            return Err(Malformed::Credential { name: name.clone(), reason: error.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// Contract: attempts × timeout + 15 s.
+fn default_deadline(tool: &Tool) -> Duration {
+    tool.timeout.saturating_mul(tool.profile.retry.attempts) + DEADLINE_SLACK
+}
+
+fn reference(tool: &Tool) -> ToolReference {
+    ToolReference {
+        id: tool.id.clone(),
+        version: 1,
+        read_only: tool.read_only,
+        filler: tool.filler.clone(),
+    }
+}

@@ -1,0 +1,94 @@
+#![doc = include_str!("README.md")]
+
+/// Floor 0: words that everybody uses.
+pub mod model {
+    pub mod call;
+    pub mod id;
+    pub mod json;
+    pub mod outcome;
+    pub mod secret;
+}
+
+/// Floor 1: the rules, as functions of their arguments.
+pub mod policy {
+    pub mod address;
+    pub mod answer;
+    pub mod approval;
+    pub mod egress;
+    pub mod egress_check;
+    pub mod egress_code;
+    pub mod egress_judge;
+    pub mod endpoint;
+    pub mod header;
+    pub mod identity;
+    pub mod names;
+    pub mod ports;
+    pub mod profile_fault;
+    pub mod ranges;
+    pub mod retry;
+    pub mod schema;
+    pub mod schema_cost;
+    pub mod schema_subset;
+    pub mod schema_words;
+    pub mod scheme;
+    pub mod sign;
+    pub mod template;
+    pub mod truncate;
+    pub mod wire;
+    pub mod wire_parts;
+}
+
+/// Floor 2: text in, an immutable value out.
+pub mod config {
+    pub mod context;
+    pub mod egress;
+    pub mod finding;
+    pub mod given;
+    pub mod keys;
+    pub mod leaf;
+    pub mod parse;
+    pub mod profile;
+    pub mod raw;
+    pub mod raw_tool;
+    pub mod read;
+    pub mod runtime;
+    pub mod snapshot;
+    pub mod tools;
+    pub mod yaml;
+}
+
+/// Floor 3: what touches the world.
+pub mod net {
+    pub mod certificate;
+    pub mod client;
+    pub mod connect;
+    pub mod dns;
+    pub mod header_case;
+    pub mod meter;
+    pub mod pool;
+    pub mod resolve;
+    #[cfg(test)]
+    pub mod tests;
+    pub mod tls;
+}
+pub mod clock;
+pub mod source;
+/// Floor 3: what operators watch.
+pub mod telemetry {
+    pub mod labels;
+    pub mod log;
+    pub mod metrics;
+}
+
+// Floor 4: something that can run a checked call.
+pub mod exec;
+
+// Floor 5: the order of things.
+pub mod gateway;
+
+// Floor 6: HTTP.
+pub mod serve;
+
+// Floor 7: wiring and the command line.
+pub mod app;
+pub mod cli;

@@ -1,0 +1,89 @@
+//! What the runtime asked for, already parsed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::model::id::{CallId, IdempotencyKey, Token};
+use crate::model::secret::Secret;
+
+/// The arguments of a call, as text and as value: one reading of the same bytes.
+///
+/// Made by [`crate::model::json::read_object`] only, so that no duplicate key can hide behind what was checked.
+#[derive(Debug, Clone)]
+pub struct Arguments {
+    /// Compact JSON: white space outside strings removed, key order and number text as they came.
+    pub(in crate::model) text: Bytes,
+    /// The same document for validation.
+    pub(in crate::model) value: Value,
+}
+
+impl Arguments {
+    /// The compact text.
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+
+    /// The parsed value.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+}
+
+/// The person on whose behalf the agent acts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndUser {
+    /// Sortie's or the runtime's id.
+    pub id: Option<String>,
+    /// The operator's own id.
+    pub external_id: Option<String>,
+}
+
+/// Where a call comes from: it goes into the envelope and into the log, never into a label.
+#[derive(Debug, Clone, Default)]
+pub struct CallContext {
+    /// The agent.
+    pub agent_id: Option<String>,
+    /// The conversation.
+    pub session_id: Option<String>,
+    /// The turn of the conversation.
+    pub turn_id: Option<String>,
+    /// The person.
+    pub end_user: Option<EndUser>,
+    /// The run, for the Idempotency-Key.
+    pub run_id: Option<Token>,
+    /// The step of the run.
+    pub step: Option<Token>,
+    /// The position in the step; 0 when left out.
+    pub call_index: u32,
+    /// The model's own id of the call.
+    pub model_call_id: Option<String>,
+    /// Whether it is a test.
+    pub test: bool,
+}
+
+impl CallContext {
+    /// The Idempotency-Key, where run and step were given.
+    pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
+        let (run_id, step) = self.run_id.as_ref().zip(self.step.as_ref())?;
+        Some(IdempotencyKey::derive(run_id, step, self.call_index))
+    }
+}
+
+/// One call, as asked for.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// Given by the runtime or made at the front door.
+    pub id: CallId,
+    /// The tool's name as it was asked for: it may be no tool's.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Arguments,
+    /// Where it comes from.
+    pub context: CallContext,
+    /// `deadline_ms`: the bound on the whole call, as the runtime wants it.
+    pub deadline: Option<Duration>,
+    /// A person's own header values for this call; never stored, logged or replayed.
+    pub credentials: Vec<(String, Secret)>,
+}

@@ -1,0 +1,322 @@
+//! The only place that dials: checked addresses in, a ready stream out.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use crate::clock::{BoxFuture, Clock};
+use crate::net::certificate;
+use crate::policy::address::VettedAddr;
+use crate::policy::endpoint::{Endpoint, Host, Scheme};
+
+/// How long one address may take before the next is tried at the same time (RFC 8305, section 5).
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+
+/// How long a kept connection may be silent before the kernel asks whether the peer is there, and how often then.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
+
+/// How long sent bytes may stay unacknowledged.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A byte stream, encrypted or not.
+pub trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
+
+/// Whatever can open a connection to one of the checked addresses.
+pub trait Connect: Send + Sync {
+    /// Dials the addresses in their order, each a moment after the one before, until one answers.
+    fn connect<'a>(
+        &'a self,
+        addresses: &'a [VettedAddr],
+        endpoint: &'a Endpoint,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Connected, ConnectError>>;
+}
+
+/// An open connection.
+pub struct Connected {
+    /// The bytes.
+    pub stream: Box<dyn IoStream>,
+    /// Where it goes.
+    pub address: VettedAddr,
+    /// How long the TCP part took.
+    pub connect: Duration,
+    /// How long the TLS part took; zero over plain HTTP.
+    pub tls: Duration,
+    /// When the server's certificate ends, in Unix seconds.
+    pub certificate_expiry: Option<i64>,
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connected").field(&self.address).finish()
+    }
+}
+
+/// Why there is no connection. Nothing of the request was sent, whatever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ConnectErrorKind {
+    /// The certificate is not valid for the name: permanent.
+    Certificate,
+    /// Refused, unreachable, reset.
+    Connect,
+    /// `connect_timeout` ran out.
+    ConnectTimeout,
+    /// The attempt's deadline came while dialling.
+    DeadlineInConnect,
+    /// The attempt's deadline came in the TLS handshake.
+    DeadlineInTls,
+    /// This machine has no free port, descriptor or memory: not the tool's fault.
+    Exhausted,
+    /// The stream goes elsewhere than to the address that was checked.
+    PeerMismatch,
+    /// The TLS handshake was broken off, answered with an alert or took longer than `connect_timeout`.
+    Tls,
+}
+
+/// A failed dial, with the operator's sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ConnectError {
+    /// What happened.
+    pub kind: ConnectErrorKind,
+    message: String,
+}
+
+impl ConnectError {
+    /// A failure and the operator's sentence about it.
+    pub fn new(kind: ConnectErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+/// The real connector: TCP, and TLS where the scheme asks for it.
+#[derive(Debug)]
+pub struct TlsConnect {
+    tls: Arc<ClientConfig>,
+    connect_timeout: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl TlsConnect {
+    /// `connect_timeout` bounds the TCP part, and again the TLS handshake.
+    pub fn new(tls: Arc<ClientConfig>, connect_timeout: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { tls, connect_timeout, clock }
+    }
+
+    /// The moment that ends a phase which begins now, and the failure that it then is.
+    fn limit(
+        &self,
+        deadline: Instant,
+        at_deadline: ConnectErrorKind,
+        at_timeout: ConnectErrorKind,
+    ) -> (Instant, ConnectErrorKind) {
+        let own = self.clock.now() + self.connect_timeout;
+        if deadline <= own { (deadline, at_deadline) } else { (own, at_timeout) }
+    }
+
+    async fn tcp(
+        &self,
+        addresses: &[VettedAddr],
+        deadline: Instant,
+    ) -> Result<(TcpStream, VettedAddr), ConnectError> {
+        let (until, kind) = self.limit(
+            deadline,
+            ConnectErrorKind::DeadlineInConnect,
+            ConnectErrorKind::ConnectTimeout,
+        );
+        let (stream, address) = timeout_at(until, race(addresses)).await.map_err(|_| {
+            ConnectError::new(kind, format!("no answer from {}", list(addresses)))
+        })??;
+        check_peer(&stream, address)?;
+        Ok((stream, address))
+    }
+
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        host: &Host,
+        deadline: Instant,
+    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, ConnectError> {
+        let name = match host {
+            Host::Address(address) => ServerName::from(*address),
+            Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| {
+                let message = format!("no certificate can be valid for `{name}`");
+                ConnectError::new(ConnectErrorKind::Certificate, message)
+            })?,
+        };
+        let (until, kind) =
+            self.limit(deadline, ConnectErrorKind::DeadlineInTls, ConnectErrorKind::Tls);
+        let connector = TlsConnector::from(Arc::clone(&self.tls));
+        match timeout_at(until, connector.connect(name, stream)).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(error)) => Err(tls_error(&error)),
+            Err(_) => Err(ConnectError::new(kind, "the TLS handshake did not end in time")),
+        }
+    }
+}
+
+impl Connect for TlsConnect {
+    fn connect<'a>(
+        &'a self,
+        addresses: &'a [VettedAddr],
+        endpoint: &'a Endpoint,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Connected, ConnectError>> {
+        Box::pin(async move {
+            let begun = self.clock.now();
+            let (stream, address) = self.tcp(addresses, deadline).await?;
+            let dialled = self.clock.now();
+            let connect = dialled - begun;
+            match endpoint.scheme() {
+                Scheme::Http => Ok(Connected {
+                    stream: Box::new(stream),
+                    address,
+                    connect,
+                    tls: Duration::ZERO,
+                    certificate_expiry: None,
+                }),
+                Scheme::Https => {
+                    let stream = self.handshake(stream, endpoint.host(), deadline).await?;
+                    let certificates = stream.get_ref().1.peer_certificates();
+                    let certificate_expiry = certificates
+                        .and_then(|chain| chain.first())
+                        .and_then(|certificate| certificate::not_after(certificate));
+                    let tls = self.clock.now() - dialled;
+                    Ok(Connected {
+                        stream: Box::new(stream),
+                        address,
+                        connect,
+                        tls,
+                        certificate_expiry,
+                    })
+                }
+            }
+        })
+    }
+}
+
+type Dial<'a> = Pin<Box<dyn Future<Output = (VettedAddr, io::Result<TcpStream>)> + Send + 'a>>;
+
+/// Dials the addresses one after another; a slow one does not hold up the next.
+async fn race(addresses: &[VettedAddr]) -> Result<(TcpStream, VettedAddr), ConnectError> {
+    let mut waiting = addresses.iter().copied();
+    let mut dials: Vec<Dial<'_>> = Vec::new();
+    let mut failures = Vec::new();
+    loop {
+        let next = waiting.next();
+        if let Some(address) = next {
+            dials.push(Box::pin(async move { (address, dial(address.socket()).await) }));
+        }
+        if dials.is_empty() {
+            return Err(no_dial(&failures));
+        }
+        let ended = if waiting.len() > 0 {
+            timeout(NEXT_ADDRESS_AFTER, first(&mut dials)).await.ok()
+        } else {
+            Some(first(&mut dials).await)
+        };
+        match ended {
+            Some((address, Ok(stream))) => return Ok((stream, address)),
+            Some((address, Err(error))) => failures.push((address.socket(), error)),
+            None => {}
+        }
+    }
+}
+
+/// The dial that ends first, taken off the list.
+async fn first(dials: &mut Vec<Dial<'_>>) -> (VettedAddr, io::Result<TcpStream>) {
+    poll_fn(|cx| {
+        for at in 0..dials.len() {
+            if let Poll::Ready(ended) = dials[at].as_mut().poll(cx) {
+                drop(dials.swap_remove(at));
+                return Poll::Ready(ended);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_nodelay(true)?;
+    let options = SockRef::from(&socket);
+    let (time, interval) = KEEPALIVE;
+    options.set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(interval))?;
+    #[cfg(target_os = "linux")]
+    options.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    socket.connect(address).await
+}
+
+/// Compares where the stream goes with what was checked, before a byte is sent.
+fn check_peer(stream: &TcpStream, address: VettedAddr) -> Result<(), ConnectError> {
+    let wanted = address.socket();
+    match stream.peer_addr() {
+        Ok(peer) if (peer.ip(), peer.port()) == (wanted.ip(), wanted.port()) => Ok(()),
+        Ok(peer) => Err(ConnectError::new(
+            ConnectErrorKind::PeerMismatch,
+            format!("{wanted} was checked, but the connection goes to {peer}"),
+        )),
+        Err(error) => {
+            Err(ConnectError::new(ConnectErrorKind::Connect, format!("{wanted}: {error}")))
+        }
+    }
+}
+
+fn no_dial(failures: &[(SocketAddr, io::Error)]) -> ConnectError {
+    let local = |(address, error): &(SocketAddr, io::Error)| exhausted(*address, error);
+    let kind = if !failures.is_empty() && failures.iter().all(local) {
+        ConnectErrorKind::Exhausted
+    } else {
+        ConnectErrorKind::Connect
+    };
+    let texts: Vec<String> =
+        failures.iter().take(4).map(|(address, error)| format!("{address}: {error}")).collect();
+    let message = if texts.is_empty() { "there is no address".into() } else { texts.join("; ") };
+    ConnectError::new(kind, message)
+}
+
+/// Whether this machine ran out of something. Without IPv6, an IPv6 address is "not available" too: that is no lack.
+fn exhausted(address: SocketAddr, error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => address.is_ipv4(),
+        io::ErrorKind::OutOfMemory => true,
+        _ => matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS)),
+    }
+}
+
+fn tls_error(error: &io::Error) -> ConnectError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let kind = match inner {
+        Some(rustls::Error::InvalidCertificate(_)) => ConnectErrorKind::Certificate,
+        _ => ConnectErrorKind::Tls,
+    };
+    ConnectError::new(kind, format!("TLS handshake: {error}"))
+}
+
+fn list(addresses: &[VettedAddr]) -> String {
+    let texts: Vec<String> =
+        addresses.iter().take(4).map(|address| address.socket().to_string()).collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

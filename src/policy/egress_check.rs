@@ -1,0 +1,460 @@
+//! The operator's egress settings, checked and compiled: what is wrong with them, and what only looks wrong.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use jiff::civil::Date;
+
+use crate::policy::egress::{EgressSettings, Exception, Ipv6, MixedAnswers, Mode};
+use crate::policy::names::{HostPattern, NameError};
+use crate::policy::ports::{self, PortError, PortRange};
+use crate::policy::ranges::{self, Nat64Prefix};
+
+/// Seconds in a day of Unix time.
+pub const DAY_SECONDS: i64 = 86_400;
+
+const WARN_DAYS: i64 = 30; // Contract, section 8: check warns from 30 days before.
+
+const MAPPED: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96);
+const BENCHMARKING: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15);
+const UNIQUE_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
+
+/// How much of the settings is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// All of it: what the loader does.
+    Full,
+    /// That the text can be read. The stages hold without the rest, which is there to catch mistakes.
+    Syntax,
+}
+
+/// The settings, compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    /// `ports`.
+    pub ports: Vec<PortRange>,
+    /// `ipv6`.
+    pub ipv6: Ipv6,
+    /// `mixed_answers`.
+    pub mixed_answers: MixedAnswers,
+    /// `deny_cidrs`.
+    pub deny_cidrs: Vec<IpNet>,
+    /// `private_cidrs`.
+    pub private_cidrs: Vec<IpNet>,
+    /// `deny_hosts`.
+    pub deny_hosts: Vec<HostPattern>,
+    /// `allow_hosts`.
+    pub allow_hosts: Vec<HostPattern>,
+    /// `nat64_prefixes`, the longest first.
+    pub nat64_prefixes: Vec<Nat64Prefix>,
+    /// `own_addresses`.
+    pub own_addresses: Vec<IpAddr>,
+    /// The listeners.
+    pub own_listeners: Vec<SocketAddr>,
+    /// `fake_ip_cidrs`.
+    pub fake_ip_cidrs: Vec<IpNet>,
+    /// `mode`.
+    pub mode: Mode,
+    /// `exceptions`.
+    pub exceptions: Vec<CompiledException>,
+}
+
+/// One exception, compiled.
+#[derive(Debug)]
+pub struct CompiledException {
+    /// Globs of tool names.
+    pub tools: Vec<String>,
+    /// Hosts.
+    pub hosts: Vec<HostPattern>,
+    /// Ranges.
+    pub cidrs: Vec<IpNet>,
+    /// Ports; empty: those of `egress.ports`.
+    pub ports: Vec<PortRange>,
+    /// Whether plain http may be spoken.
+    pub http: bool,
+    /// The last day on which it counts, in days of Unix time.
+    pub last_day: Option<i64>,
+}
+
+/// One thing that is wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct RuleError {
+    /// Where, below `egress`: `exceptions[0].cidrs[1]`.
+    pub field: String,
+    /// What.
+    pub problem: RuleProblem,
+}
+
+/// What is wrong with a setting, or looks wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleProblem {
+    /// Not an IP address.
+    #[error("`{text}` is not an IP address")]
+    Address {
+        /// The text.
+        text: String,
+    },
+    /// A port that browsers refuse.
+    #[error(
+        "port {port} belongs to another protocol; name it in an exception's `ports` if a tool needs it"
+    )]
+    BadPort {
+        /// The port.
+        port: u16,
+    },
+    /// Not a calendar date.
+    #[error("`{text}` is not a date; write it as `2027-03-01`")]
+    Date {
+        /// The text.
+        text: String,
+    },
+    /// Nothing where something is needed.
+    #[error("must name at least one {what}")]
+    Empty {
+        /// Of what.
+        what: &'static str,
+    },
+    /// An exception that ends within 30 days.
+    #[error("ends after {text}, in {days} days")]
+    EndsSoon {
+        /// The last day.
+        text: String,
+        /// How many days are left.
+        days: i64,
+    },
+    /// An exception that has ended.
+    #[error("ended after {text}: nothing is opened any more")]
+    Ended {
+        /// The last day.
+        text: String,
+    },
+    /// Every address.
+    #[error("`{text}` is every address; only `deny_cidrs` may say that")]
+    Everything {
+        /// The text.
+        text: String,
+    },
+    /// A fake-IP range that is none.
+    #[error(
+        "`{text}` is outside of 198.18.0.0/15 and fc00::/7, and only those may stand for names"
+    )]
+    FakeIp {
+        /// The text.
+        text: String,
+    },
+    /// Bits behind the prefix.
+    #[error("`{text}` has bits set behind its prefix; write `{better}`")]
+    HostBits {
+        /// The text.
+        text: String,
+        /// The range without them.
+        better: IpNet,
+    },
+    /// A host that cannot be read.
+    #[error(transparent)]
+    Host(#[from] NameError),
+    /// `localhost` in an exception.
+    #[error("`{host}` is never opened; write the address: `127.0.0.1`")]
+    Localhost {
+        /// The host.
+        host: HostPattern,
+    },
+    /// Loopback without ports.
+    #[error("must name ports, because `cidrs` has a loopback range")]
+    LoopbackPorts,
+    /// IPv4-mapped addresses.
+    #[error("`{text}` covers IPv4-mapped addresses, which are never called; write the IPv4 range")]
+    Mapped {
+        /// The text.
+        text: String,
+    },
+    /// A NAT64 prefix of another length.
+    #[error("`{text}` is not a NAT64 prefix: an IPv6 range of 32, 40, 48, 56, 64 or 96 bits")]
+    Nat64 {
+        /// The text.
+        text: String,
+    },
+    /// An exception that nobody answers for.
+    #[error("should name who answers for this exception")]
+    NoOwner,
+    /// An exception that nobody explains.
+    #[error("should say what this exception is for")]
+    NoReason,
+    /// A range that no exception opens.
+    #[error("`{text}` is never opened, whatever an exception says")]
+    OpensNothing {
+        /// The text.
+        text: String,
+    },
+    /// Not a port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// Not a range.
+    #[error(
+        "`{text}` is not a range of addresses; write one such as `10.20.0.0/16` or `10.20.1.5/32`"
+    )]
+    Range {
+        /// The text.
+        text: String,
+    },
+    /// Not a glob of tool names.
+    #[error("`{text}` is not a glob of tool names: a-z, 0-9, `_`, `.` and `*`")]
+    ToolGlob {
+        /// The text.
+        text: String,
+    },
+    /// A glob over names that anybody can register.
+    #[error("`{host}` covers names that anybody can register; name a suffix of your own")]
+    TooWide {
+        /// The host.
+        host: HostPattern,
+    },
+}
+
+/// Checks and compiles the settings; all errors at once.
+pub fn compile(
+    settings: &EgressSettings,
+    strictness: Strictness,
+) -> Result<Compiled, Vec<RuleError>> {
+    let mut reader = Reader { strictness, errors: Vec::new() };
+    let range = |purpose| move |text: &str| read_range(text, purpose, strictness);
+    let mut nat64_prefixes = reader
+        .list("nat64_prefixes", &settings.nat64_prefixes, |text| read_nat64(text, strictness));
+    nat64_prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.length()));
+    if settings.ports.is_empty() {
+        reader.error("ports", RuleProblem::Empty { what: "port" });
+    }
+    let compiled = Compiled {
+        ports: reader.list("ports", &settings.ports, |text| read_public_port(text, strictness)),
+        ipv6: settings.ipv6,
+        mixed_answers: settings.mixed_answers,
+        deny_cidrs: reader.list("deny_cidrs", &settings.deny_cidrs, range(Purpose::Deny)),
+        private_cidrs: reader.list("private_cidrs", &settings.private_cidrs, range(Purpose::Open)),
+        deny_hosts: reader.list("deny_hosts", &settings.deny_hosts, read_host),
+        allow_hosts: reader.list("allow_hosts", &settings.allow_hosts, read_host),
+        nat64_prefixes,
+        own_addresses: reader.list("own_addresses", &settings.own_addresses, read_address),
+        own_listeners: settings.own_listeners.clone(),
+        fake_ip_cidrs: reader.list(
+            "fake_ip_cidrs",
+            &settings.fake_ip_cidrs,
+            range(Purpose::FakeIp),
+        ),
+        mode: settings.mode,
+        exceptions: settings
+            .exceptions
+            .iter()
+            .enumerate()
+            .map(|(index, exception)| reader.exception(&format!("exceptions[{index}]"), exception))
+            .collect(),
+    };
+    if reader.errors.is_empty() { Ok(compiled) } else { Err(reader.errors) }
+}
+
+/// What works but looks wrong: an exception without reason or owner, one that opens nothing or ends within 30 days.
+pub fn warnings(settings: &EgressSettings, unix_seconds: i64) -> Vec<RuleError> {
+    let today = unix_seconds.div_euclid(DAY_SECONDS);
+    let mut found = Vec::new();
+    for (index, exception) in settings.exceptions.iter().enumerate() {
+        let mut warn = |field: &str, problem| {
+            found.push(RuleError { field: format!("exceptions[{index}].{field}"), problem });
+        };
+        let is_blank = |text: &Option<String>| text.as_deref().unwrap_or("").trim().is_empty();
+        if is_blank(&exception.reason) {
+            warn("reason", RuleProblem::NoReason);
+        }
+        if is_blank(&exception.owner) {
+            warn("owner", RuleProblem::NoOwner);
+        }
+        for (place, text) in exception.cidrs.iter().enumerate() {
+            if text.parse().is_ok_and(|range: IpNet| opens_nothing(range)) {
+                warn(&format!("cidrs[{place}]"), RuleProblem::OpensNothing { text: text.clone() });
+            }
+        }
+        let last_day =
+            exception.expires.as_ref().and_then(|text| Some((text, read_day(text).ok()?)));
+        if let Some((text, last_day)) = last_day {
+            let (text, days) = (text.clone(), last_day - today);
+            if days < 0 {
+                warn("expires", RuleProblem::Ended { text });
+            } else if days <= WARN_DAYS {
+                warn("expires", RuleProblem::EndsSoon { text, days });
+            }
+        }
+    }
+    found
+}
+
+/// What a range is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Deny,
+    FakeIp,
+    Open,
+}
+
+struct Reader {
+    strictness: Strictness,
+    errors: Vec<RuleError>,
+}
+
+impl Reader {
+    fn error(&mut self, field: &str, problem: RuleProblem) {
+        self.errors.push(RuleError { field: field.to_owned(), problem });
+    }
+
+    fn list<T>(
+        &mut self,
+        field: &str,
+        texts: &[String],
+        read: impl Fn(&str) -> Result<T, RuleProblem>,
+    ) -> Vec<T> {
+        let mut values = Vec::with_capacity(texts.len());
+        for (index, text) in texts.iter().enumerate() {
+            match read(text) {
+                Ok(value) => values.push(value),
+                Err(problem) => self.error(&format!("{field}[{index}]"), problem),
+            }
+        }
+        values
+    }
+
+    fn exception(&mut self, field: &str, exception: &Exception) -> CompiledException {
+        let strictness = self.strictness;
+        let needed = [
+            ("tools", "tool", &exception.tools),
+            ("hosts", "host", &exception.hosts),
+            ("cidrs", "range", &exception.cidrs),
+        ];
+        for (name, what, texts) in needed {
+            if texts.is_empty() {
+                self.error(&format!("{field}.{name}"), RuleProblem::Empty { what });
+            }
+        }
+        let cidrs = self.list(&format!("{field}.cidrs"), &exception.cidrs, |text| {
+            read_range(text, Purpose::Open, strictness)
+        });
+        let needs_ports = exception.ports.is_empty() && cidrs.iter().any(is_loopback);
+        if needs_ports && strictness == Strictness::Full {
+            self.error(&format!("{field}.ports"), RuleProblem::LoopbackPorts);
+        }
+        let last_day = exception.expires.as_deref().and_then(|text| {
+            read_day(text).map_err(|problem| self.error(&format!("{field}.expires"), problem)).ok()
+        });
+        CompiledException {
+            tools: self.list(&format!("{field}.tools"), &exception.tools, read_tool_glob),
+            hosts: self.list(&format!("{field}.hosts"), &exception.hosts, |text| {
+                read_opened_host(text, strictness)
+            }),
+            cidrs,
+            ports: self.list(&format!("{field}.ports"), &exception.ports, |text| {
+                Ok(PortRange::parse(text)?)
+            }),
+            http: exception.http,
+            last_day,
+        }
+    }
+}
+
+fn read_range(text: &str, purpose: Purpose, strictness: Strictness) -> Result<IpNet, RuleProblem> {
+    let quoted = || text.to_owned();
+    let range: IpNet = text.parse().map_err(|_| RuleProblem::Range { text: quoted() })?;
+    if strictness == Strictness::Syntax {
+        return Ok(range.trunc());
+    }
+    if range.prefix_len() == 0 && purpose != Purpose::Deny {
+        return Err(RuleProblem::Everything { text: quoted() });
+    }
+    if range.trunc() != range {
+        return Err(RuleProblem::HostBits { text: quoted(), better: range.trunc() });
+    }
+    let mapped = match range {
+        IpNet::V4(_) => false,
+        IpNet::V6(range) => {
+            MAPPED.contains(&range) || (purpose != Purpose::Deny && range.contains(&MAPPED))
+        }
+    };
+    if mapped {
+        return Err(RuleProblem::Mapped { text: quoted() });
+    }
+    let stands_for_names = match range {
+        IpNet::V4(range) => BENCHMARKING.contains(&range),
+        IpNet::V6(range) => UNIQUE_LOCAL.contains(&range),
+    };
+    if purpose == Purpose::FakeIp && !stands_for_names {
+        return Err(RuleProblem::FakeIp { text: quoted() });
+    }
+    Ok(range)
+}
+
+fn read_nat64(text: &str, strictness: Strictness) -> Result<Nat64Prefix, RuleProblem> {
+    let prefix = match read_range(text, Purpose::Open, strictness)? {
+        IpNet::V4(_) => None,
+        IpNet::V6(range) => Nat64Prefix::new(range),
+    };
+    prefix.ok_or_else(|| RuleProblem::Nat64 { text: text.to_owned() })
+}
+
+fn read_public_port(text: &str, strictness: Strictness) -> Result<PortRange, RuleProblem> {
+    let range = PortRange::parse(text)?;
+    match range.single().filter(|port| ports::is_bad(*port)) {
+        Some(port) if strictness == Strictness::Full => Err(RuleProblem::BadPort { port }),
+        _ => Ok(range),
+    }
+}
+
+fn read_host(text: &str) -> Result<HostPattern, RuleProblem> {
+    Ok(HostPattern::parse(text)?)
+}
+
+fn read_opened_host(text: &str, strictness: Strictness) -> Result<HostPattern, RuleProblem> {
+    let host = HostPattern::parse(text)?;
+    if strictness == Strictness::Syntax {
+        Ok(host)
+    } else if host.is_localhost() {
+        Err(RuleProblem::Localhost { host })
+    } else if host.is_too_wide() {
+        Err(RuleProblem::TooWide { host })
+    } else {
+        Ok(host)
+    }
+}
+
+fn read_address(text: &str) -> Result<IpAddr, RuleProblem> {
+    let address: IpAddr =
+        text.parse().map_err(|_| RuleProblem::Address { text: text.to_owned() })?;
+    Ok(address.to_canonical())
+}
+
+fn read_tool_glob(text: &str) -> Result<String, RuleProblem> {
+    let fits =
+        |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'*');
+    if !text.is_empty() && text.bytes().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err(RuleProblem::ToolGlob { text: text.to_owned() })
+    }
+}
+
+/// Days of Unix time, from the one spelling of a date that the contract has.
+fn read_day(text: &str) -> Result<i64, RuleProblem> {
+    let epoch = Date::constant(1970, 1, 1);
+    let date = text.parse::<Date>().ok().filter(|date| date.to_string() == text);
+    let days = date.and_then(|date| epoch.until(date).ok()).map(|span| i64::from(span.get_days()));
+    days.ok_or_else(|| RuleProblem::Date { text: text.to_owned() })
+}
+
+fn is_loopback(range: &IpNet) -> bool {
+    range.network().is_loopback() && range.broadcast().is_loopback()
+}
+
+fn opens_nothing(range: IpNet) -> bool {
+    let (first, last) = (range.network(), range.broadcast());
+    let code = ranges::classify(first, &[]).code;
+    let same_kind = code == ranges::classify(last, &[]).code;
+    same_kind && (ranges::is_disguise(code) || (ranges::on_floor(first) && ranges::on_floor(last)))
+}
+
+#[cfg(test)]
+mod tests;

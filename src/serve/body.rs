@@ -1,0 +1,317 @@
+//! A request's body: bounded in size and time, and read field by field so that an error names its field.
+
+use std::fmt;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::serve::http::{ApiCode, ApiError};
+
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads the whole body. More than `limit` bytes: 413. Not there in time: 408.
+pub async fn read(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    match tokio::time::timeout(BODY_TIMEOUT, collect(body, limit)).await {
+        Ok(read) => read,
+        Err(_) => {
+            let text = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            Err(ApiError::new(ApiCode::RequestTimeout, text))
+        }
+    }
+}
+
+async fn collect(mut body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let text = format!("the body is larger than {limit} bytes");
+        ApiError::new(ApiCode::TooLarge, text)
+    };
+    let announced = http_body::Body::size_hint(&body).lower();
+    if usize::try_from(announced).map_or(true, |bytes| bytes > limit) {
+        return Err(too_large());
+    }
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else {
+            return Err(ApiError::new(ApiCode::BadRequest, "the body broke off"));
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > limit {
+            return Err(too_large());
+        }
+        // Nearly every call comes in one piece, which is then used without a copy.
+        if first.is_empty() {
+            first = data;
+        } else {
+            rest.extend_from_slice(&data);
+        }
+    }
+    if rest.is_empty() {
+        return Ok(first);
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&rest);
+    Ok(whole.freeze())
+}
+
+/// The fields of one JSON object, each still text: `N` names in the order of `names`.
+#[derive(Debug)]
+pub struct Fields<'a, const N: usize> {
+    at: &'static str,
+    names: &'static [&'static str; N],
+    values: [Option<&'a RawValue>; N],
+}
+
+impl<'a, const N: usize> Fields<'a, N> {
+    /// Reads an object. An unknown field, a field that stands twice and anything but an object are errors; `at` is the
+    /// pointer of the object itself.
+    pub fn read(
+        text: &'a str,
+        at: &'static str,
+        names: &'static [&'static str; N],
+    ) -> Result<Self, ApiError> {
+        let mut problem = None;
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let seed = FieldsSeed { at, names, problem: &mut problem };
+        let values = seed.deserialize(&mut reader).and_then(|values| reader.end().map(|()| values));
+        match (values, problem) {
+            (_, Some(problem)) => Err(problem),
+            (Ok(values), None) => Ok(Self { at, names, values }),
+            (Err(error), None) => {
+                Err(ApiError { field: Some(at.to_owned()), ..not_json(&error, at) })
+            }
+        }
+    }
+
+    /// The text of a field; `None` where it is absent or null.
+    pub fn raw(&self, name: &'static str) -> Option<&'a RawValue> {
+        let index = self.names.iter().position(|one| *one == name)?;
+        self.values[index].filter(|value| value.get() != "null")
+    }
+
+    /// The pointer of a field.
+    pub fn pointer(&self, name: &str) -> String {
+        format!("{}/{name}", self.at)
+    }
+
+    /// A text of at most `limit` bytes without control characters.
+    pub fn text(&self, name: &'static str, limit: usize) -> Result<Option<String>, ApiError> {
+        let Some(raw) = self.raw(name) else { return Ok(None) };
+        let text: Option<String> = serde_json::from_str(raw.get()).ok();
+        let fits = |text: &String| {
+            (1..=limit).contains(&text.len()) && !text.chars().any(char::is_control)
+        };
+        text.filter(fits).map(Some).ok_or_else(|| {
+            let text = format!("must be a text of 1 to {limit} bytes without control characters");
+            self.error(name, &text)
+        })
+    }
+
+    /// A whole number from `min` to `max`, written without fraction or exponent.
+    pub fn number(&self, name: &'static str, min: u64, max: u64) -> Result<Option<u64>, ApiError> {
+        let Some(raw) = self.raw(name) else { return Ok(None) };
+        let number = raw.get().parse::<u64>().ok().filter(|number| (min..=max).contains(number));
+        number
+            .map(Some)
+            .ok_or_else(|| self.error(name, &format!("must be a whole number from {min} to {max}")))
+    }
+
+    /// What is wrong with a field.
+    pub fn error(&self, name: &str, what: &str) -> ApiError {
+        ApiError::field(self.pointer(name), format!("`{name}` {what}"))
+    }
+
+    /// A field that has to be there.
+    pub fn missing(&self, name: &str) -> ApiError {
+        self.error(name, "is required")
+    }
+}
+
+fn not_json(error: &serde_json::Error, at: &str) -> ApiError {
+    let what = if at.is_empty() { "the body" } else { at };
+    let text = if error.is_data() {
+        format!("{what} must be a JSON object")
+    } else {
+        let (line, column) = (error.line(), error.column());
+        format!("{what} is not JSON: line {line}, column {column}")
+    };
+    ApiError::new(ApiCode::BadRequest, text)
+}
+
+struct FieldsSeed<'p, const N: usize> {
+    at: &'static str,
+    names: &'static [&'static str; N],
+    problem: &'p mut Option<ApiError>,
+}
+
+impl<'de, const N: usize> DeserializeSeed<'de> for FieldsSeed<'_, N> {
+    type Value = [Option<&'de RawValue>; N];
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de, const N: usize> Visitor<'de> for FieldsSeed<'_, N> {
+    type Value = [Option<&'de RawValue>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = [None; N];
+        while let Some(found) = map.next_key_seed(NameSeed(self.names))? {
+            let problem = match found {
+                Ok(index) if values[index].is_none() => {
+                    values[index] = Some(map.next_value::<&RawValue>()?);
+                    continue;
+                }
+                Ok(index) => {
+                    let name = self.names[index];
+                    let pointer = format!("{}/{name}", self.at);
+                    ApiError::field(pointer, format!("`{name}` stands twice"))
+                }
+                Err(name) => {
+                    let shown: String = name.chars().take(64).collect();
+                    let pointer = format!("{}/{}", self.at, escape_pointer(&shown));
+                    let known = self.names.join(", ");
+                    ApiError::field(pointer, format!("`{shown}` is not known; known are {known}"))
+                }
+            };
+            map.next_value::<IgnoredAny>()?;
+            self.problem.get_or_insert(problem);
+        }
+        Ok(values)
+    }
+}
+
+/// A name to its place in the list; an unknown one comes back.
+struct NameSeed<const N: usize>(&'static [&'static str; N]);
+
+impl<'de, const N: usize> DeserializeSeed<'de> for NameSeed<N> {
+    type Value = Result<usize, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl<const N: usize> Visitor<'_> for NameSeed<N> {
+    type Value = Result<usize, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|one| *one == name).ok_or_else(|| name.to_owned()))
+    }
+}
+
+/// A key as a part of a JSON pointer (RFC 6901).
+pub fn escape_pointer(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// A map of texts, such as header names to values.
+pub fn text_map(raw: &RawValue) -> Option<Vec<(String, String)>> {
+    struct Pairs;
+    impl<'de> Visitor<'de> for Pairs {
+        type Value = Vec<(String, String)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object of texts")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+    struct Wrapper(Vec<(String, String)>);
+    impl<'de> Deserialize<'de> for Wrapper {
+        fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+            reader.deserialize_map(Pairs).map(Self)
+        }
+    }
+    serde_json::from_str::<Wrapper>(raw.get()).ok().map(|wrapper| wrapper.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: &[&str; 3] = &["tool", "wait_ms", "a/b"];
+
+    #[track_caller]
+    fn refused(text: &str, field: &str, message: &str) {
+        let error = Fields::read(text, "", NAMES).expect_err("it is wrong");
+        assert_eq!((error.field.as_deref(), error.message.as_str()), (Some(field), message));
+    }
+
+    #[test]
+    fn unknown_and_repeated_fields_are_named() {
+        refused(r#"{"x/y":1}"#, "/x~1y", "`x/y` is not known; known are tool, wait_ms, a/b");
+        refused(r#"{"tool":"a","tool":"b"}"#, "/tool", "`tool` stands twice");
+        refused(r#"{"tool":"a","too\u006c":"b"}"#, "/tool", "`tool` stands twice");
+    }
+
+    #[test]
+    fn what_is_no_object_is_said_with_its_place() {
+        refused("[]", "", "the body must be a JSON object");
+        refused("7", "", "the body must be a JSON object");
+        refused("{\"tool\":\n x}", "", "the body is not JSON: line 2, column 2");
+        refused("{} {}", "", "the body is not JSON: line 1, column 4");
+        refused("", "", "the body is not JSON: line 1, column 0");
+    }
+
+    #[test]
+    fn numbers_are_whole_and_bounded() {
+        fn fields(text: &str) -> Fields<'_, 3> {
+            Fields::read(text, "", NAMES).expect("an object")
+        }
+        assert_eq!(fields(r#"{"wait_ms":7}"#).number("wait_ms", 0, 10), Ok(Some(7)));
+        assert_eq!(fields(r#"{"wait_ms":null}"#).number("wait_ms", 0, 10), Ok(None));
+        for bad in ["11", "-1", "1.0", "1e1", "\"7\"", "true", "[]", "99999999999999999999"] {
+            let text = format!("{{\"wait_ms\":{bad}}}");
+            let error = fields(&text).number("wait_ms", 0, 10).expect_err(bad);
+            assert_eq!(error.message, "`wait_ms` must be a whole number from 0 to 10");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_its_limit() {
+        assert_eq!(read(Body::from("12345"), 5).await, Ok(Bytes::from("12345")));
+        let error = read(Body::from("123456"), 5).await.expect_err("too large");
+        assert_eq!(error.code, ApiCode::TooLarge);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_a_timeout() {
+        struct Never;
+        impl http_body::Body for Never {
+            type Data = Bytes;
+            type Error = std::convert::Infallible;
+
+            fn poll_frame(
+                self: std::pin::Pin<&mut Self>,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+                std::task::Poll::Pending
+            }
+        }
+        let error = read(Body::new(Never), 5).await.expect_err("never ends");
+        assert_eq!(error.code, ApiCode::RequestTimeout);
+    }
+}

@@ -1,0 +1,183 @@
+//! The calls API: `POST /v1/calls` to a parsed call, its outcome to a response (contract, section 3).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+
+use crate::gateway::{Gateway, LONGEST_DEADLINE, Malformed};
+use crate::model::call::{CallContext, EndUser, ToolCall};
+use crate::model::id::{CallId, Token};
+use crate::model::json;
+use crate::model::secret::Secret;
+use crate::policy::identity::Scope;
+use crate::serve::auth::authorize;
+use crate::serve::body::{self, Fields, escape_pointer};
+use crate::serve::http::{
+    ApiCode, ApiError, is_json, json as json_response, method_not_allowed, not_found, screen,
+};
+use crate::serve::outcome::OutcomeBody;
+use crate::telemetry::labels::ListenerName;
+use crate::telemetry::metrics::Metrics;
+
+/// Contract: `wait_ms` is at most a minute.
+const LONGEST_WAIT_MS: u64 = 60_000;
+/// Ids that only pass through.
+const ID_BYTES: usize = 256;
+
+const CALL_FIELDS: &[&str; 16] = &[
+    "tool",
+    "arguments",
+    "call_id",
+    "run_id",
+    "step",
+    "call_index",
+    "round",
+    "agent_id",
+    "session_id",
+    "turn_id",
+    "turn_index",
+    "end_user",
+    "model_call_id",
+    "wait_ms",
+    "deadline_ms",
+    "credentials",
+];
+const END_USER_FIELDS: &[&str; 2] = &["id", "external_id"];
+
+/// What the routes need.
+#[derive(Clone)]
+pub struct ApiState {
+    /// Runs calls.
+    pub gateway: Arc<Gateway>,
+    /// Counts requests.
+    pub metrics: Arc<Metrics>,
+    /// Set when new calls are no longer taken.
+    pub draining: Arc<AtomicBool>,
+}
+
+/// The routes.
+pub fn router(state: ApiState) -> Router {
+    Router::new()
+        .route("/v1/calls", post(post_call))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(state.clone(), front_door))
+        .with_state(state)
+}
+
+async fn front_door(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let response = match screen(&request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    state.metrics.http_request(ListenerName::Api, response.status().as_u16());
+    response
+}
+
+async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
+    if state.draining.load(Ordering::Acquire) {
+        return Err(ApiError::new(ApiCode::Draining, "the gateway ends; ask another replica"));
+    }
+    let gateway = &state.gateway;
+    let snapshot = gateway.snapshot();
+    let (parts, body) = request.into_parts();
+    let now = gateway.clock().unix_ms().div_euclid(1000);
+    let caller = authorize(&snapshot.authentication, &parts.headers, Scope::AgentCall, now)?;
+    if !is_json(&parts.headers) {
+        let text = "the body's Content-Type must be application/json";
+        return Err(ApiError::new(ApiCode::UnsupportedType, text));
+    }
+    let bytes = body::read(body, snapshot.listeners.api.max_body).await?;
+    let call = parse_call(&bytes)?;
+    let outcome = gateway.call(snapshot, caller, call).await?;
+    // A failing tool is not a failing request: every final state is a 200.
+    Ok(json_response(StatusCode::OK, &OutcomeBody::from(&outcome)))
+}
+
+impl From<Malformed> for ApiError {
+    fn from(malformed: Malformed) -> Self {
+        let pointer = match &malformed {
+            Malformed::Credential { name, .. } | Malformed::UnlistedCredential(name) => {
+                format!("/credentials/{}", escape_pointer(name))
+            }
+            Malformed::Missing(name) => format!("/{name}"),
+        };
+        Self::field(pointer, malformed.to_string())
+    }
+}
+
+/// Reads the body of a call. Every field is checked, also those that have no effect yet.
+fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| ApiError::new(ApiCode::BadRequest, "the body is not UTF-8"))?;
+    let fields = Fields::read(text, "", CALL_FIELDS)?;
+    let tool = fields.text("tool", 128)?.ok_or_else(|| fields.missing("tool"))?;
+    let arguments = fields.raw("arguments").ok_or_else(|| fields.missing("arguments"))?;
+    let arguments = json::read_object(arguments.get()).map_err(|error| {
+        let pointer = format!("/arguments{}", error.pointer());
+        ApiError::field(pointer, format!("`arguments`: {error}"))
+    })?;
+    fields.number("wait_ms", 0, LONGEST_WAIT_MS)?;
+    fields.number("round", 1, u64::from(u32::MAX))?;
+    fields.number("turn_index", 0, u64::from(u32::MAX))?;
+    let longest = u64::try_from(LONGEST_DEADLINE.as_millis()).unwrap_or(u64::MAX);
+    let call_index = fields.number("call_index", 0, u64::from(u32::MAX))?.unwrap_or(0);
+    let context = CallContext {
+        agent_id: fields.text("agent_id", ID_BYTES)?,
+        session_id: fields.text("session_id", ID_BYTES)?,
+        turn_id: fields.text("turn_id", ID_BYTES)?,
+        end_user: end_user(&fields)?,
+        run_id: token(&fields, "run_id")?,
+        step: token(&fields, "step")?,
+        call_index: u32::try_from(call_index).unwrap_or(u32::MAX),
+        model_call_id: fields.text("model_call_id", ID_BYTES)?,
+        test: false,
+    };
+    let id = match fields.text("call_id", 69)? {
+        None => CallId::from_random(rand::random),
+        Some(given) => CallId::parse(&given)
+            .map_err(|error| fields.error("call_id", &format!("is wrong: {error}")))?,
+    };
+    let deadline = fields.number("deadline_ms", 1, longest)?.map(Duration::from_millis);
+    let credentials = credentials(&fields)?;
+    Ok(ToolCall { id, tool, arguments, context, deadline, credentials })
+}
+
+fn token<const N: usize>(
+    fields: &Fields<'_, N>,
+    name: &'static str,
+) -> Result<Option<Token>, ApiError> {
+    let Some(text) = fields.text(name, 128)? else { return Ok(None) };
+    Token::parse(&text).map(Some).map_err(|error| fields.error(name, &error.to_string()))
+}
+
+fn end_user<const N: usize>(fields: &Fields<'_, N>) -> Result<Option<EndUser>, ApiError> {
+    let Some(raw) = fields.raw("end_user") else { return Ok(None) };
+    let parts = Fields::read(raw.get(), "/end_user", END_USER_FIELDS)?;
+    let id = parts.text("id", ID_BYTES)?;
+    Ok(Some(EndUser { id, external_id: parts.text("external_id", ID_BYTES)? }))
+}
+
+fn credentials<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<(String, Secret)>, ApiError> {
+    let Some(raw) = fields.raw("credentials") else { return Ok(Vec::new()) };
+    let pairs = body::text_map(raw)
+        .ok_or_else(|| fields.error("credentials", "must be an object of header names to texts"))?;
+    let mut taken: Vec<(String, Secret)> = Vec::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        if taken.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+            return Err(fields.error("credentials", "names one header twice"));
+        }
+        taken.push((name, Secret::new(value)));
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! The API's own errors in their one shape (contract, section 4), and what every request must be before it is routed.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::model::id::random_base62;
+
+/// An error of the request to Sortie. What happens to a call of a tool is an outcome and no such error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    /// Which one.
+    pub code: ApiCode,
+    /// What is wrong and what would be right.
+    pub message: String,
+    /// JSON pointer to the part of the body that is meant.
+    pub field: Option<String>,
+}
+
+/// The codes of contract section 4 that this version can give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiCode {
+    /// The request is not what it must be.
+    BadRequest,
+    /// The gateway ends.
+    Draining,
+    /// The method does not go with the path.
+    MethodNotAllowed,
+    /// The key may not do this.
+    MissingScope,
+    /// Nothing is there.
+    NotFound,
+    /// The body did not come in time.
+    RequestTimeout,
+    /// The body is too large.
+    TooLarge,
+    /// No key, or one that is not known.
+    Unauthorized,
+    /// The body is not JSON by its type.
+    UnsupportedType,
+}
+
+impl ApiCode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Draining => "draining",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::MissingScope => "missing_scope",
+            Self::NotFound => "not_found",
+            Self::RequestTimeout => "request_timeout",
+            Self::TooLarge => "too_large",
+            Self::Unauthorized => "unauthorized",
+            Self::UnsupportedType => "unsupported_type",
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MissingScope => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::UnsupportedType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        }
+    }
+}
+
+impl ApiError {
+    /// An error without a field.
+    pub fn new(code: ApiCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), field: None }
+    }
+
+    /// A 400 that names the field by its JSON pointer.
+    pub fn field(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: ApiCode::BadRequest, message: message.into(), field: Some(pointer.into()) }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields<'a> {
+    code: &'a str,
+    message: &'a str,
+    field: Option<&'a str>,
+    request_id: &'a str,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let request_id = format!("req_{}", random_base62(16, rand::random));
+        tracing::info!(
+            request_id,
+            code = self.code.as_str(),
+            field = self.field,
+            "A request was refused."
+        );
+        let error = ErrorFields {
+            code: self.code.as_str(),
+            message: &self.message,
+            field: self.field.as_deref(),
+            request_id: &request_id,
+        };
+        let mut response = json(self.code.status(), &ErrorBody { error });
+        if self.code == ApiCode::Draining {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        // What is left of the body is not read: the connection cannot go on.
+        if matches!(self.code, ApiCode::TooLarge | ApiCode::RequestTimeout) {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(axum::http::header::CONNECTION, close);
+        }
+        response
+    }
+}
+
+/// A JSON response.
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(value).expect("the API's own shapes are JSON");
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// What hyper lets pass and this server does not: requests that two readers could read differently.
+pub fn screen(request: &Request) -> Result<(), ApiError> {
+    let bad = |message| Err(ApiError::new(ApiCode::BadRequest, message));
+    if request.method() == Method::CONNECT {
+        let text = "CONNECT is not served here";
+        return Err(ApiError::new(ApiCode::MethodNotAllowed, text));
+    }
+    if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1
+    {
+        return bad("exactly one Host header is required");
+    }
+    if request.uri().authority().is_some() {
+        return bad("the request target must be a path");
+    }
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        return bad("the only transfer coding is chunked");
+    }
+    Ok(())
+}
+
+/// Whether the body's type is JSON.
+pub fn is_json(headers: &HeaderMap) -> bool {
+    let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = essence.split(';').next().unwrap_or("").trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// No such path.
+pub async fn not_found() -> ApiError {
+    ApiError::new(ApiCode::NotFound, "there is nothing at this path")
+}
+
+/// The path has other methods.
+pub async fn method_not_allowed() -> ApiError {
+    ApiError::new(ApiCode::MethodNotAllowed, "this path does not take this method")
+}

@@ -1,0 +1,258 @@
+//! A call's outcome as JSON, fields in the order of the contract (section 3).
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::model::outcome::{CallOutcome, Failure, Sent, Status, Success, ToolResult};
+use crate::telemetry::log::rfc3339;
+
+/// The body of a finished call.
+#[derive(Debug, Serialize)]
+pub struct OutcomeBody<'a> {
+    id: &'a str,
+    status: &'static str,
+    tool: &'a str,
+    tool_id: Option<&'a str>,
+    tool_version: Option<u32>,
+    kind: Option<&'static str>,
+    decision: Option<DecisionBody>,
+    approval: Option<()>,
+    filler: Option<&'a str>,
+    result: ResultBody<'a>,
+    truncated: bool,
+    result_bytes: u64,
+    error: Option<ErrorBody<'a>>,
+    model: ModelBody,
+    attempts: Vec<AttemptBody>,
+    idempotency_key: Option<&'a str>,
+    trace_id: Option<()>,
+    replayed: bool,
+    test: bool,
+    duration_ms: u128,
+    created_at: String,
+    started_at: Option<String>,
+    finished_at: String,
+}
+
+#[derive(Debug, Serialize)]
+struct DecisionBody {
+    effect: &'static str,
+    policy: &'static str,
+    rule: Option<()>,
+    shadow: Vec<ShadowBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShadowBody {
+    policy: &'static str,
+    effect: &'static str,
+    rule: Option<()>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum ResultBody<'a> {
+    Json(&'a RawValue),
+    Null,
+    Text(&'a str),
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorBody<'a> {
+    code: &'static str,
+    detail: Option<&'static str>,
+    message: &'a str,
+    outcome: &'static str,
+    status: Option<u16>,
+    retryable: bool,
+    retry_after_ms: Option<u128>,
+    details: Vec<ProblemBody<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProblemBody<'a> {
+    pointer: &'a str,
+    keyword: &'a str,
+    message: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct ModelBody {
+    text: String,
+    is_error: bool,
+    reply_stands: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct AttemptBody {
+    n: usize,
+    at: String,
+    duration_ms: u128,
+    status: Option<u16>,
+    error: Option<AttemptErrorBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct AttemptErrorBody {
+    code: &'static str,
+    detail: Option<&'static str>,
+}
+
+impl<'a> From<&'a CallOutcome> for OutcomeBody<'a> {
+    fn from(outcome: &'a CallOutcome) -> Self {
+        let reference = outcome.reference.as_ref();
+        let read_only = reference.is_some_and(|tool| tool.read_only);
+        let success = outcome.ended.as_ref().ok();
+        Self {
+            id: outcome.id.as_str(),
+            status: outcome.status().as_str(),
+            tool: &outcome.tool,
+            tool_id: reference.map(|tool| tool.id.as_str()),
+            tool_version: reference.map(|tool| tool.version),
+            kind: reference.map(|_| "webhook"),
+            decision: outcome.decision.as_ref().map(|decision| DecisionBody {
+                effect: decision.enforced.as_str(),
+                policy: "tool",
+                rule: None,
+                shadow: decision
+                    .shadow
+                    .iter()
+                    .map(|effect| ShadowBody {
+                        policy: "candidate",
+                        effect: effect.as_str(),
+                        rule: None,
+                    })
+                    .collect(),
+            }),
+            approval: None,
+            filler: reference.and_then(|tool| tool.filler.as_deref()),
+            result: match success.map(|success| &success.result) {
+                Some(ToolResult::Json(value)) => ResultBody::Json(value),
+                Some(ToolResult::Text(text)) => ResultBody::Text(text),
+                Some(ToolResult::Null) | None => ResultBody::Null,
+            },
+            truncated: success.is_some_and(|success| success.cut_note.is_some()),
+            result_bytes: success.map_or(0, |success| success.result_bytes),
+            error: outcome.ended.as_ref().err().map(error_body),
+            model: match &outcome.ended {
+                Ok(success) => ModelBody::of_success(success),
+                Err(failure) => ModelBody::of_failure(failure, read_only),
+            },
+            attempts: outcome
+                .attempts
+                .iter()
+                .enumerate()
+                .map(|(index, attempt)| AttemptBody {
+                    n: index + 1,
+                    at: rfc3339(attempt.at_ms),
+                    duration_ms: attempt.duration.as_millis(),
+                    status: attempt.http_status,
+                    error: attempt
+                        .error
+                        .map(|(code, detail)| AttemptErrorBody { code: code.as_str(), detail }),
+                })
+                .collect(),
+            idempotency_key: outcome.idempotency_key.as_ref().map(|key| key.as_str()),
+            trace_id: None,
+            replayed: false,
+            test: outcome.test,
+            duration_ms: outcome.duration.as_millis(),
+            created_at: rfc3339(outcome.created_at_ms),
+            started_at: outcome.started_at_ms.map(rfc3339),
+            finished_at: rfc3339(outcome.finished_at_ms),
+        }
+    }
+}
+
+fn error_body(failure: &Failure) -> ErrorBody<'_> {
+    ErrorBody {
+        code: failure.code.as_str(),
+        detail: failure.detail,
+        message: &failure.message,
+        outcome: failure.sent.as_str(),
+        status: failure.http_status,
+        retryable: failure.retryable,
+        retry_after_ms: failure.retry_after.map(|wait| wait.as_millis()),
+        details: failure
+            .problems
+            .iter()
+            .map(|problem| ProblemBody {
+                pointer: &problem.pointer,
+                keyword: &problem.keyword,
+                message: &problem.message,
+            })
+            .collect(),
+    }
+}
+
+impl ModelBody {
+    fn of_success(success: &Success) -> Self {
+        let mut text = match &success.result {
+            ToolResult::Json(value) => value.get().to_owned(),
+            // Providers refuse an empty text, and a model reads a sentence better than nothing.
+            ToolResult::Null => "The tool answered with an empty body.".to_owned(),
+            ToolResult::Text(text) => text.clone(),
+        };
+        text.push_str(success.cut_note.as_deref().unwrap_or(""));
+        Self { text, is_error: false, reply_stands: false }
+    }
+
+    fn of_failure(failure: &Failure, read_only: bool) -> Self {
+        let mut text = failure.message.clone();
+        let tried = failure.code.status() == Status::Failed;
+        if tried && failure.sent == Sent::Unknown && !read_only {
+            text.push_str(" It may have taken effect; check before trying again.");
+        }
+        if let Some(said) = &failure.tool_message {
+            text.push('\n');
+            text.push_str(said);
+        }
+        Self { text, is_error: true, reply_stands: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::outcome::FailureCode;
+
+    #[track_caller]
+    fn check(failure: Failure, read_only: bool, text: &str) {
+        assert_eq!(ModelBody::of_failure(&failure, read_only).text, text);
+    }
+
+    fn timeout(sent: Sent) -> Failure {
+        let text = "The tool did not answer within 10 s.";
+        Failure { sent, ..Failure::not_sent(FailureCode::Timeout, text) }
+    }
+
+    #[test]
+    fn an_unknown_outcome_warns_unless_the_tool_only_reads() {
+        let warned = "The tool did not answer within 10 s. \
+                      It may have taken effect; check before trying again.";
+        check(timeout(Sent::Unknown), false, warned);
+        check(timeout(Sent::Unknown), true, "The tool did not answer within 10 s.");
+        check(timeout(Sent::NotSent), false, "The tool did not answer within 10 s.");
+    }
+
+    #[test]
+    fn what_the_tool_said_follows_the_sentence() {
+        let failure = Failure {
+            sent: Sent::Answered,
+            tool_message: Some("{\"error\":\"no such order\"}".into()),
+            ..Failure::not_sent(FailureCode::HttpStatus, "The tool answered with status 404.")
+        };
+        check(failure, false, "The tool answered with status 404.\n{\"error\":\"no such order\"}");
+    }
+
+    #[test]
+    fn a_cut_answer_ends_with_its_note() {
+        let success = Success {
+            result: ToolResult::Text("abc".into()),
+            result_bytes: 10,
+            cut_note: Some("\n[Cut: the first 3 of 10 bytes are shown.]".into()),
+        };
+        let text = ModelBody::of_success(&success).text;
+        assert_eq!(text, "abc\n[Cut: the first 3 of 10 bytes are shown.]");
+    }
+}

@@ -1,0 +1,127 @@
+//! The closed label values of metrics (contract, section 10).
+
+/// How an attempt ended: the label `result` of `attempts_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// A status of 200 to 299, read to its end.
+    Success,
+    /// 300 to 399.
+    Redirection,
+    /// 400 to 499.
+    ClientError,
+    /// 500 to 599.
+    ServerError,
+    /// Out of time.
+    Timeout,
+    /// The name could not be looked up.
+    Dns,
+    /// No connection.
+    Connect,
+    /// No TLS.
+    Tls,
+    /// The connection was reset.
+    Reset,
+    /// The connection was closed.
+    Closed,
+    /// The answer could not be read.
+    BadBody,
+}
+
+impl AttemptResult {
+    /// All of them, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Success,
+        Self::Redirection,
+        Self::ClientError,
+        Self::ServerError,
+        Self::Timeout,
+        Self::Dns,
+        Self::Connect,
+        Self::Tls,
+        Self::Reset,
+        Self::Closed,
+        Self::BadBody,
+    ];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "2xx",
+            Self::Redirection => "3xx",
+            Self::ClientError => "4xx",
+            Self::ServerError => "5xx",
+            Self::Timeout => "timeout",
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+            Self::BadBody => "bad_body",
+        }
+    }
+}
+
+/// A part of an attempt: the label `phase`, and the detail of a timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Looking the name up.
+    Dns,
+    /// TCP.
+    Connect,
+    /// TLS.
+    Tls,
+    /// From the request's first byte to the head of the answer.
+    FirstByte,
+    /// The answer's body.
+    Body,
+}
+
+impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Self; 5] = [Self::Dns, Self::Connect, Self::Tls, Self::FirstByte, Self::Body];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::FirstByte => "first_byte",
+            Self::Body => "body",
+        }
+    }
+}
+
+/// A listener: the label `listener`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerName {
+    /// Calls.
+    Api,
+    /// Metrics and probes.
+    Telemetry,
+}
+
+impl ListenerName {
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Telemetry => "telemetry",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enum_order_matches_the_arrays_of_series() {
+        for (index, result) in AttemptResult::ALL.into_iter().enumerate() {
+            assert_eq!(result as usize, index);
+        }
+        for (index, phase) in Phase::ALL.into_iter().enumerate() {
+            assert_eq!(phase as usize, index);
+        }
+    }
+}

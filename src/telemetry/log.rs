@@ -1,0 +1,380 @@
+//! Log lines: written to a bounded buffer, carried to stdout by one thread in batches.
+//!
+//! A call must not wait for a slow reader of stdout and must not wake a thread for each line, so lines are appended
+//! under a short lock and the writer takes whatever has come together.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::config::snapshot::{LogLevel, Logging};
+use crate::model::call::CallContext;
+use crate::model::outcome::CallOutcome;
+
+/// Lines that wait: past this, new ones are dropped and counted.
+const BUFFER_LIMIT: usize = 8 << 20;
+/// How long the writer lets lines come together.
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
+
+/// Where log lines go. Clones share the buffer.
+#[derive(Clone)]
+pub struct LogSink(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    buffer: Vec<u8>,
+    dropped: u64,
+    writing: bool,
+    closed: bool,
+    json: bool,
+}
+
+/// The thread that writes. Dropping it writes what is left.
+pub struct LogWriter {
+    sink: LogSink,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogSink {
+    /// Starts the writer on an output, usually stdout.
+    pub fn start(json: bool, output: impl Write + Send + 'static) -> io::Result<(Self, LogWriter)> {
+        let state = State { json, ..State::default() };
+        let shared =
+            Shared { state: Mutex::new(state), wake: Condvar::new(), written: Condvar::new() };
+        let sink = Self(Arc::new(shared));
+        let worker = sink.clone();
+        let thread = std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || worker.write_loop(output))?;
+        Ok((sink.clone(), LogWriter { sink, thread: Some(thread) }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Appends one whole line; false where the buffer is full and the line was dropped.
+    fn append(&self, line: &[u8]) -> bool {
+        let mut state = self.lock();
+        if state.buffer.len() + line.len() > BUFFER_LIMIT {
+            state.dropped += 1;
+            return false;
+        }
+        let was_empty = state.buffer.is_empty();
+        state.buffer.extend_from_slice(line);
+        drop(state);
+        if was_empty {
+            self.0.wake.notify_one();
+        }
+        true
+    }
+
+    /// Waits until everything that was appended before is written.
+    pub fn flush(&self) {
+        let mut state = self.lock();
+        self.0.wake.notify_one();
+        while !state.closed && (state.writing || !state.buffer.is_empty()) {
+            let waited = self.0.written.wait_timeout(state, BATCH_WINDOW);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    }
+
+    fn write_loop(&self, mut output: impl Write) {
+        let mut batch = Vec::new();
+        loop {
+            let mut state = self.lock();
+            while state.buffer.is_empty() && !state.closed {
+                state = self.0.wake.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+            if !state.closed {
+                let waited = self.0.wake.wait_timeout(state, BATCH_WINDOW);
+                state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            }
+            let closed = state.closed;
+            std::mem::swap(&mut state.buffer, &mut batch);
+            let dropped = std::mem::take(&mut state.dropped);
+            state.writing = true;
+            drop(state);
+            if dropped > 0 {
+                let line = format!(
+                    "{{\"level\":\"WARN\",\"dropped\":{dropped},\"message\":\"Log lines were dropped: stdout is too slow.\"}}\n"
+                );
+                batch.extend_from_slice(line.as_bytes());
+            }
+            // A reader that went away is no reason to stop serving.
+            let _ = output.write_all(&batch).and_then(|()| output.flush());
+            batch.clear();
+            self.lock().writing = false;
+            self.0.written.notify_all();
+            if closed {
+                return;
+            }
+        }
+    }
+
+    /// Writes the line of a finished call; false where it was dropped.
+    pub fn call(&self, line: &CallLine<'_>) -> bool {
+        let mut text = Vec::with_capacity(640);
+        let json = self.lock().json;
+        // Writing to memory does not fail, and the line holds nothing that serde refuses.
+        let _ = if json {
+            serde_json::to_writer(&mut text, line).map_err(io::Error::from)
+        } else {
+            line.as_text(&mut text)
+        };
+        text.push(b'\n');
+        self.append(&text)
+    }
+}
+
+impl std::fmt::Debug for LogSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LogSink")
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.sink.lock().closed = true;
+        self.sink.0.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer has been printed already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Collects one event of `tracing` and appends it as a whole line.
+#[derive(Debug)]
+pub struct EventLine {
+    sink: LogSink,
+    text: Vec<u8>,
+}
+
+impl Write for EventLine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for EventLine {
+    fn drop(&mut self) {
+        self.sink.append(&self.text);
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogSink {
+    type Writer = EventLine;
+
+    fn make_writer(&'a self) -> EventLine {
+        EventLine { sink: self.clone(), text: Vec::with_capacity(256) }
+    }
+}
+
+/// Sends this process's `tracing` events to the sink. Call it once.
+pub fn install(logging: &Logging, sink: &LogSink) {
+    use tracing::level_filters::LevelFilter;
+    let level = match logging.level {
+        LogLevel::Trace => LevelFilter::TRACE,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Error => LevelFilter::ERROR,
+    };
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+    use tracing_subscriber::{Layer, filter};
+    // Libraries may name hosts and addresses at DEBUG; they speak only when something is wrong.
+    let ours = filter::Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target("sortie", level);
+    let lines = tracing_subscriber::fmt::layer().with_writer(sink.clone()).with_ansi(false);
+    let started = if logging.json {
+        let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
+        tracing_subscriber::registry().with(lines.with_filter(ours)).try_init()
+    } else {
+        tracing_subscriber::registry().with(lines.with_filter(ours)).try_init()
+    };
+    // A second gateway in one process (a test) keeps the first one's sink.
+    drop(started);
+}
+
+/// RFC 3339, UTC, three decimals.
+pub fn rfc3339(unix_ms: i64) -> String {
+    let time = Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+/// The line of a finished call, fields in the order of the contract (section 10). It never holds arguments, answers,
+/// header values or addresses.
+#[derive(Debug, Serialize)]
+pub struct CallLine<'a> {
+    stream: &'static str,
+    ts: String,
+    call_id: &'a str,
+    trace_id: Option<&'a str>,
+    organisation: &'a str,
+    key: &'a str,
+    agent_id: Option<&'a str>,
+    session_id: Option<&'a str>,
+    run_id: Option<&'a str>,
+    end_user_id: Option<&'a str>,
+    tool: &'a str,
+    owner: Option<&'a str>,
+    version: Option<u32>,
+    status: &'static str,
+    code: &'static str,
+    outcome: Option<&'static str>,
+    attempts: usize,
+    duration_ms: u64,
+    bytes: u64,
+    truncated: bool,
+    replayed: bool,
+    shadow: Option<&'static str>,
+    region: Option<&'a str>,
+}
+
+/// Who called, for the line.
+#[derive(Debug, Clone, Copy)]
+pub struct LineCaller<'a> {
+    /// The organisation.
+    pub organisation: &'a str,
+    /// The key's name.
+    pub key: &'a str,
+    /// The deployment's region.
+    pub region: Option<&'a str>,
+    /// The tool's owner.
+    pub owner: Option<&'a str>,
+}
+
+impl<'a> CallLine<'a> {
+    /// The line of this outcome.
+    pub fn new(outcome: &'a CallOutcome, context: &'a CallContext, caller: LineCaller<'a>) -> Self {
+        let success = outcome.ended.as_ref().ok();
+        Self {
+            stream: "call",
+            ts: rfc3339(outcome.finished_at_ms),
+            call_id: outcome.id.as_str(),
+            trace_id: None,
+            organisation: caller.organisation,
+            key: caller.key,
+            agent_id: context.agent_id.as_deref(),
+            session_id: context.session_id.as_deref(),
+            run_id: context.run_id.as_ref().map(|run| run.as_str()),
+            end_user_id: context.end_user.as_ref().and_then(|user| user.id.as_deref()),
+            tool: &outcome.tool,
+            owner: caller.owner,
+            version: outcome.reference.as_ref().map(|tool| tool.version),
+            status: outcome.status().as_str(),
+            code: outcome.code(),
+            outcome: outcome.ended.as_ref().err().map(|failure| failure.sent.as_str()),
+            attempts: outcome.attempts.len(),
+            duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+            bytes: success.map_or(0, |success| success.result_bytes),
+            truncated: success.is_some_and(|success| success.cut_note.is_some()),
+            replayed: false,
+            shadow: outcome
+                .decision
+                .as_ref()
+                .and_then(|made| made.shadow)
+                .map(|effect| effect.as_str()),
+            region: caller.region,
+        }
+    }
+
+    /// The line for eyes: what one looks for first, the rest is in the JSON form.
+    fn as_text(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        write!(
+            out,
+            "{} call {} tool={} status={} code={} outcome={} attempts={} duration_ms={} bytes={} key={}",
+            self.ts,
+            self.call_id,
+            self.tool.escape_debug(),
+            self.status,
+            self.code,
+            self.outcome.unwrap_or("-"),
+            self.attempts,
+            self.duration_ms,
+            self.bytes,
+            self.key,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Output(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Output {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn lines_arrive_in_order_and_the_last_ones_at_the_end() {
+        let output = Output::default();
+        let (sink, writer) = LogSink::start(true, output.clone()).unwrap();
+        for number in 0..1000 {
+            assert!(sink.append(format!("{number}\n").as_bytes()));
+        }
+        drop(writer);
+        let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
+        assert_eq!(output.text(), expected);
+    }
+
+    #[test]
+    fn flush_returns_once_all_is_written() {
+        let output = Output::default();
+        let (sink, _writer) = LogSink::start(true, output.clone()).unwrap();
+        sink.append(b"a\n");
+        sink.flush();
+        assert_eq!(output.text(), "a\n");
+    }
+
+    #[test]
+    fn a_full_buffer_drops_lines_and_says_so() {
+        let output = Output::default();
+        let (sink, writer) = LogSink::start(true, output.clone()).unwrap();
+        assert!(!sink.append(&vec![b'x'; BUFFER_LIMIT + 1]));
+        sink.append(b"next\n");
+        drop(writer);
+        assert!(output.text().contains("\"dropped\":1"), "{}", output.text());
+    }
+
+    #[test]
+    fn times_have_three_decimals() {
+        assert_eq!(rfc3339(1_793_354_102_000), "2026-10-30T09:55:02.000Z");
+        assert_eq!(rfc3339(1_793_354_102_007), "2026-10-30T09:55:02.007Z");
+    }
+}

@@ -1,0 +1,482 @@
+//! Every metric, one field each, one registry (contract, section 10).
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use prometheus::{
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+use crate::model::outcome::{CallOutcome, Effect, FailureCode, Fault, Status};
+use crate::telemetry::labels::{AttemptResult, ListenerName, Phase};
+
+/// The label of calls to a tool that does not exist: no label value ever comes from a request.
+pub const UNKNOWN_TOOL: &str = "_unknown";
+
+const CALL_SECONDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
+];
+const PHASE_SECONDS: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const OVERHEAD_SECONDS: &[f64] =
+    &[0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.05, 0.25, 1.0];
+const BYTES: &[f64] =
+    &[256.0, 1024.0, 4096.0, 16384.0, 32768.0, 65536.0, 131_072.0, 262_144.0, 1_048_576.0];
+
+/// What the connection pool has counted; a scrape copies it.
+pub trait ConnectionCounts: Send + Sync {
+    /// `(kind, how many)` since the start, with the kinds of the contract.
+    fn totals(&self) -> [(&'static str, u64); 4];
+
+    /// Open connections.
+    fn open(&self) -> u64;
+}
+
+/// What is fixed about a tool, for its series.
+#[derive(Debug, Clone)]
+pub struct ToolLabels<'a> {
+    /// The configured name.
+    pub name: &'a str,
+    /// The effect of its own policy.
+    pub effect: Effect,
+    /// How many signing keys go out.
+    pub signing_keys: usize,
+}
+
+/// The series of one tool, looked up once a call.
+#[derive(Debug)]
+pub struct ToolMetrics {
+    label: String,
+    ok: IntCounter,
+    duration: Histogram,
+    attempts: [IntCounter; AttemptResult::ALL.len()],
+    attempt_duration: Histogram,
+    response_bytes: Histogram,
+    truncated: IntCounter,
+    redirects: IntCounter,
+    address_ok: IntCounter,
+    policy_allow: IntCounter,
+}
+
+/// All metrics.
+pub struct Metrics {
+    registry: Registry,
+    tools: RwLock<HashMap<String, Arc<ToolMetrics>>>,
+    unknown: Arc<ToolMetrics>,
+    per_tool: bool,
+    phases: [Histogram; Phase::ALL.len()],
+    vectors: Vectors,
+    /// Calls that run now.
+    pub calls_in_flight: IntGauge,
+    /// Own time of a call: its duration less upstream and waits.
+    pub overhead: Histogram,
+    /// Time of a DNS lookup that went to a server.
+    pub dns_lookup_duration: Histogram,
+    /// 1 while the gateway drains.
+    pub draining: IntGauge,
+    /// Panics that were caught.
+    pub panics: IntCounter,
+    /// Secrets that could not be read.
+    pub secret_errors: IntCounter,
+    /// Exceptions in the egress rules.
+    pub egress_exceptions: IntGauge,
+    /// Tools in the configuration.
+    pub config_tools: IntGauge,
+    /// Warnings of the configuration.
+    pub config_warnings: IntGauge,
+    /// How far a tool's `Date` is from our clock, in seconds: the last one seen.
+    pub clock_skew: Gauge,
+    connections: IntCounterVec,
+    connections_open: IntGauge,
+}
+
+struct Vectors {
+    calls: IntCounterVec,
+    call_duration: HistogramVec,
+    attempts: IntCounterVec,
+    attempt_duration: HistogramVec,
+    retries: IntCounterVec,
+    response_bytes: HistogramVec,
+    truncated: IntCounterVec,
+    argument_failures: IntCounterVec,
+    policy_decisions: IntCounterVec,
+    shadow_disagreements: IntCounterVec,
+    dns_lookups: IntCounterVec,
+    address_decisions: IntCounterVec,
+    redirects: IntCounterVec,
+    certificate_expiry: IntGaugeVec,
+    signing_keys: IntGaugeVec,
+    call_log: IntCounterVec,
+    http_requests: IntCounterVec,
+    config_info: GaugeVec,
+    build_info: GaugeVec,
+}
+
+/// Registers metrics; a name that is taken twice is a fault in this file.
+struct Maker<'a>(&'a Registry);
+
+impl Maker<'_> {
+    fn keep<C: prometheus::core::Collector + Clone + 'static>(
+        &self,
+        made: prometheus::Result<C>,
+    ) -> C {
+        let collector = made.expect("metric options are constants of this file");
+        self.0.register(Box::new(collector.clone())).expect("metric names are unique in this file");
+        collector
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.keep(IntCounterVec::new(Opts::new(name, help).namespace("sortie"), labels))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.keep(IntGaugeVec::new(Opts::new(name, help).namespace("sortie"), labels))
+    }
+
+    fn infos(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.keep(GaugeVec::new(Opts::new(name, help).namespace("sortie"), labels))
+    }
+
+    fn histograms(&self, name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).namespace("sortie").buckets(buckets.to_vec());
+        self.keep(HistogramVec::new(options, labels))
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.keep(IntCounter::with_opts(Opts::new(name, help).namespace("sortie")))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.keep(IntGauge::with_opts(Opts::new(name, help).namespace("sortie")))
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let options = HistogramOpts::new(name, help).namespace("sortie").buckets(buckets.to_vec());
+        self.keep(Histogram::with_opts(options))
+    }
+}
+
+impl Metrics {
+    /// Makes all metrics; `per_tool: false` folds the tool label away.
+    pub fn new(per_tool: bool) -> Self {
+        let registry = Registry::new();
+        let make = Maker(&registry);
+        let tool = &["tool"];
+        let vectors = Vectors {
+            calls: make.counters(
+                "calls_total",
+                "Finished calls.",
+                &["tool", "status", "code", "fault"],
+            ),
+            call_duration: make.histograms(
+                "call_duration_seconds",
+                "Time from asked for to ended.",
+                CALL_SECONDS,
+                tool,
+            ),
+            attempts: make.counters(
+                "attempts_total",
+                "Attempts by how they ended.",
+                &["tool", "result"],
+            ),
+            attempt_duration: make.histograms(
+                "attempt_duration_seconds",
+                "Time of one attempt.",
+                CALL_SECONDS,
+                tool,
+            ),
+            retries: make.counters(
+                "retries_total",
+                "Attempts after the first, by reason.",
+                &["tool", "reason"],
+            ),
+            response_bytes: make.histograms(
+                "response_bytes",
+                "Bytes of an answer that were read.",
+                BYTES,
+                tool,
+            ),
+            truncated: make.counters("responses_truncated_total", "Answers that were cut.", tool),
+            argument_failures: make.counters(
+                "argument_failures_total",
+                "Problems in arguments, by schema keyword.",
+                &["tool", "keyword"],
+            ),
+            policy_decisions: make.counters(
+                "policy_decisions_total",
+                "Decisions of policies.",
+                &["tool", "effect", "mode"],
+            ),
+            shadow_disagreements: make.counters(
+                "policy_shadow_disagreements_total",
+                "Calls that a candidate would have decided otherwise.",
+                tool,
+            ),
+            dns_lookups: make.counters("dns_lookups_total", "Lookups by result.", &["result"]),
+            address_decisions: make.counters(
+                "address_decisions_total",
+                "Decisions on hosts and addresses.",
+                &["tool", "verdict", "code", "mode"],
+            ),
+            redirects: make.counters(
+                "redirects_refused_total",
+                "Redirects that were not followed.",
+                tool,
+            ),
+            certificate_expiry: make.gauges(
+                "upstream_certificate_expiry_timestamp_seconds",
+                "When the tool's certificate ends, in Unix time.",
+                tool,
+            ),
+            signing_keys: make.gauges(
+                "signing_keys_active",
+                "Keys that sign a tool's calls.",
+                tool,
+            ),
+            call_log: make.counters(
+                "call_log_entries_total",
+                "Lines of finished calls.",
+                &["result"],
+            ),
+            http_requests: make.counters(
+                "http_requests_total",
+                "Requests to Sortie's own listeners.",
+                &["listener", "code"],
+            ),
+            config_info: make.infos("config_info", "The configuration in force.", &["hash"]),
+            build_info: make.infos("build_info", "This build.", &["version", "revision", "rustc"]),
+        };
+        let phase_seconds = make.histograms(
+            "phase_duration_seconds",
+            "Time of the parts of an attempt.",
+            PHASE_SECONDS,
+            &["phase"],
+        );
+        for result in
+            ["ok", "cached", "nxdomain", "nodata", "servfail", "refused", "timeout", "error"]
+        {
+            vectors.dns_lookups.with_label_values(&[result]);
+        }
+        let connections = make.counters(
+            "upstream_connections_total",
+            "Connections to tools, by kind.",
+            &["kind"],
+        );
+        let metrics = Self {
+            phases: Phase::ALL.map(|phase| phase_seconds.with_label_values(&[phase.as_str()])),
+            unknown: Arc::new(ToolMetrics::new(&vectors, UNKNOWN_TOOL)),
+            per_tool,
+            tools: RwLock::default(),
+            calls_in_flight: make.gauge("calls_in_flight", "Calls that run now."),
+            overhead: make.histogram(
+                "overhead_seconds",
+                "Own time of a call: its duration less upstream and waits.",
+                OVERHEAD_SECONDS,
+            ),
+            dns_lookup_duration: make.histogram(
+                "dns_lookup_duration_seconds",
+                "Time of a lookup that asked a server.",
+                PHASE_SECONDS,
+            ),
+            draining: make.gauge("draining", "1 while the gateway drains."),
+            panics: make.counter("panics_total", "Panics that were caught."),
+            secret_errors: make.counter("secret_errors", "Secrets that could not be read."),
+            egress_exceptions: make.gauge("egress_exceptions", "Exceptions in the egress rules."),
+            config_tools: make.gauge("config_tools", "Tools in the configuration."),
+            config_warnings: make.gauge("config_warnings", "Warnings of the configuration."),
+            clock_skew: make.keep(Gauge::with_opts(
+                Opts::new("clock_skew_seconds", "How far a tool's Date is from our clock.")
+                    .namespace("sortie"),
+            )),
+            connections_open: make.gauge("upstream_connections_open", "Open connections to tools."),
+            connections,
+            vectors,
+            registry,
+        };
+        #[cfg(target_os = "linux")]
+        metrics
+            .registry
+            .register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))
+            .expect("process metrics are registered once");
+        metrics
+    }
+
+    /// Makes the series of the configured tools, all at 0, so that a first failure is a step and not a new series.
+    pub fn configure<'a>(&self, hash: &str, tools: impl Iterator<Item = ToolLabels<'a>>) {
+        let mut map = HashMap::new();
+        for tool in tools {
+            let label = if self.per_tool { tool.name } else { "" };
+            let metrics = Arc::new(ToolMetrics::new(&self.vectors, label));
+            let decisions = &self.vectors.policy_decisions;
+            decisions.with_label_values(&[label, tool.effect.as_str(), "enforce"]);
+            let keys = i64::try_from(tool.signing_keys).unwrap_or(i64::MAX);
+            self.vectors.signing_keys.with_label_values(&[label]).set(keys);
+            map.insert(tool.name.to_owned(), metrics);
+        }
+        *self.tools.write().expect("no panic holds this lock") = map;
+        self.vectors.config_info.reset();
+        self.vectors.config_info.with_label_values(&[hash]).set(1.0);
+    }
+
+    /// States what was built.
+    pub fn build(&self, version: &str, revision: &str, rustc: &str) {
+        self.vectors.build_info.with_label_values(&[version, revision, rustc]).set(1.0);
+    }
+
+    /// The series of a tool; an unknown name has those of `_unknown`.
+    pub fn tool(&self, name: &str) -> Arc<ToolMetrics> {
+        let tools = self.tools.read().expect("no panic holds this lock");
+        tools.get(name).unwrap_or(&self.unknown).clone()
+    }
+
+    /// Counts a finished call.
+    pub fn finished(&self, tool: &ToolMetrics, outcome: &CallOutcome) {
+        tool.duration.observe(outcome.duration.as_secs_f64());
+        match &outcome.ended {
+            Ok(success) => {
+                tool.ok.inc();
+                if success.cut_note.is_some() {
+                    tool.truncated.inc();
+                }
+            }
+            Err(failure) => {
+                let labels = call_labels(&tool.label, Err(failure.code));
+                self.vectors.calls.with_label_values(&labels).inc();
+                for problem in &failure.problems {
+                    let keyword = problem.keyword.as_str();
+                    self.vectors.argument_failures.with_label_values(&[&tool.label, keyword]).inc();
+                }
+                if failure.code == FailureCode::Redirect {
+                    tool.redirects.inc();
+                }
+            }
+        }
+    }
+
+    /// Counts an attempt.
+    pub fn attempt(&self, tool: &ToolMetrics, result: AttemptResult, duration: Duration) {
+        tool.attempts[result as usize].inc();
+        tool.attempt_duration.observe(duration.as_secs_f64());
+    }
+
+    /// Counts a retry by what it is for.
+    pub fn retry(&self, tool: &ToolMetrics, reason: &str) {
+        self.vectors.retries.with_label_values(&[tool.label.as_str(), reason]).inc();
+    }
+
+    /// Counts the bytes of an answer.
+    pub fn response(&self, tool: &ToolMetrics, bytes: usize) {
+        tool.response_bytes.observe(bytes as f64);
+    }
+
+    /// Times a part of an attempt.
+    pub fn phase(&self, phase: Phase, duration: Duration) {
+        self.phases[phase as usize].observe(duration.as_secs_f64());
+    }
+
+    /// Counts a lookup: `result` is of the contract's set.
+    pub fn lookup(&self, result: &str) {
+        self.vectors.dns_lookups.with_label_values(&[result]).inc();
+    }
+
+    /// Counts one decision on a host or address.
+    pub fn address_decision(&self, tool: &ToolMetrics, verdict: &str, code: &str, mode: &str) {
+        if (verdict, code, mode) == ("allow", "ok", "enforce") {
+            return tool.address_ok.inc();
+        }
+        let labels = [tool.label.as_str(), verdict, code, mode];
+        self.vectors.address_decisions.with_label_values(&labels).inc();
+    }
+
+    /// Counts a decision of a tool's policy and of its candidate.
+    pub fn policy(&self, tool: &ToolMetrics, enforced: Effect, shadow: Option<Effect>) {
+        let decisions = &self.vectors.policy_decisions;
+        if enforced == Effect::Allow {
+            tool.policy_allow.inc();
+        } else {
+            decisions.with_label_values(&[tool.label.as_str(), enforced.as_str(), "enforce"]).inc();
+        }
+        if let Some(effect) = shadow {
+            decisions.with_label_values(&[tool.label.as_str(), effect.as_str(), "shadow"]).inc();
+            if effect != enforced {
+                self.vectors.shadow_disagreements.with_label_values(&[&tool.label]).inc();
+            }
+        }
+    }
+
+    /// Notes when the tool's certificate ends.
+    pub fn certificate(&self, tool: &ToolMetrics, expiry: i64) {
+        self.vectors.certificate_expiry.with_label_values(&[&tool.label]).set(expiry);
+    }
+
+    /// Counts a request to one of Sortie's own listeners.
+    pub fn http_request(&self, listener: ListenerName, code: u16) {
+        let mut digits = [0u8; 3];
+        for (digit, divisor) in digits.iter_mut().zip([100, 10, 1]) {
+            *digit = b'0' + u8::try_from(code / divisor % 10).unwrap_or(0);
+        }
+        let code = std::str::from_utf8(&digits).unwrap_or("000");
+        self.vectors.http_requests.with_label_values(&[listener.as_str(), code]).inc();
+    }
+
+    /// Counts call-log lines: `written` or `dropped`.
+    pub fn call_log(&self, result: &str, lines: u64) {
+        self.vectors.call_log.with_label_values(&[result]).inc_by(lines);
+    }
+
+    /// The text exposition. It may take milliseconds with many tools: not for a serving thread.
+    pub fn encode(&self, connections: &dyn ConnectionCounts) -> Vec<u8> {
+        for (kind, total) in connections.totals() {
+            let counter = self.connections.with_label_values(&[kind]);
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
+        self.connections_open.set(i64::try_from(connections.open()).unwrap_or(i64::MAX));
+        let mut text = Vec::new();
+        TextEncoder::new()
+            .encode(&self.registry.gather(), &mut text)
+            .expect("writing to memory does not fail");
+        text
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl ToolMetrics {
+    fn new(vectors: &Vectors, label: &str) -> Self {
+        for code in FailureCode::ALL {
+            vectors.calls.with_label_values(&call_labels(label, Err(*code)));
+        }
+        let one = &[label];
+        Self {
+            ok: vectors.calls.with_label_values(&call_labels(label, Ok(()))),
+            duration: vectors.call_duration.with_label_values(one),
+            attempts: AttemptResult::ALL
+                .map(|result| vectors.attempts.with_label_values(&[label, result.as_str()])),
+            attempt_duration: vectors.attempt_duration.with_label_values(one),
+            response_bytes: vectors.response_bytes.with_label_values(one),
+            truncated: vectors.truncated.with_label_values(one),
+            redirects: vectors.redirects.with_label_values(one),
+            address_ok: vectors
+                .address_decisions
+                .with_label_values(&[label, "allow", "ok", "enforce"]),
+            policy_allow: vectors.policy_decisions.with_label_values(&[label, "allow", "enforce"]),
+            label: label.to_owned(),
+        }
+    }
+}
+
+fn call_labels(tool: &str, ended: Result<(), FailureCode>) -> [&str; 4] {
+    match ended {
+        Ok(()) => [tool, Status::Succeeded.as_str(), "ok", Fault::None.as_str()],
+        Err(code) => [tool, code.status().as_str(), code.as_str(), code.fault().as_str()],
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! The cost of a call.
+
+fn main() {}

@@ -1,0 +1,18 @@
+//! The fixtures that every test leans on: no test opens a socket or starts a process by itself.
+
+pub(crate) mod canary;
+pub(crate) mod certs;
+pub(crate) mod cli;
+pub(crate) mod config;
+pub(crate) mod dns;
+pub(crate) mod gateway;
+pub(crate) mod http;
+pub(crate) mod metrics;
+pub(crate) mod script;
+pub(crate) mod upstream;
+pub(crate) mod wait;
+pub(crate) mod world;
+
+mod dns_tests;
+mod gateway_tests;
+mod upstream_tests;

@@ -1,0 +1,330 @@
+//! The DNS fixture: a scripted zone over UDP and TCP that counts what it is asked and can change its mind.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::support::wait::{Log, Signal};
+
+/// How a question came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// One question, as it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The name, in the letters that were sent, with its final dot.
+    pub(crate) name: String,
+    pub(crate) kind: RecordType,
+    pub(crate) transport: Transport,
+}
+
+/// Makes the packets to send from the question: for answers that no honest server gives.
+pub(crate) type Forger = Arc<dyn Fn(&Message) -> Vec<Vec<u8>> + Send + Sync>;
+
+/// What the server says to one question.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    /// Records and codes as in the case file: `A 192.0.2.1`, `AAAA ::1`, `CNAME name`, `NXDOMAIN`, `SERVFAIL AAAA`.
+    /// No record of the asked type is NODATA.
+    Lines { ttl: u32, lines: Vec<String> },
+    /// Nothing.
+    Drop,
+    /// TC=1 and nothing over UDP, the answer over TCP.
+    Truncated(Box<Answer>),
+    /// The answer, after the signal.
+    Held(Signal, Box<Answer>),
+    /// Any packets.
+    Forged(Forger),
+}
+
+impl Answer {
+    /// Records and codes with a TTL of 60 seconds.
+    pub(crate) fn lines(lines: &[&str]) -> Self {
+        Self::with_ttl(60, lines)
+    }
+
+    pub(crate) fn with_ttl(ttl: u32, lines: &[&str]) -> Self {
+        Self::Lines { ttl, lines: lines.iter().map(ToString::to_string).collect() }
+    }
+
+    pub(crate) fn truncated(self) -> Self {
+        Self::Truncated(Box::new(self))
+    }
+
+    pub(crate) fn held(self, until: &Signal) -> Self {
+        Self::Held(until.clone(), Box::new(self))
+    }
+}
+
+/// The answers of one name: the last one stays.
+struct Entry {
+    answers: Vec<Answer>,
+    asked: HashMap<RecordType, usize>,
+}
+
+struct Shared {
+    zone: Mutex<HashMap<String, Entry>>,
+    questions: Log<Question>,
+    surprises: Log<String>,
+}
+
+/// A DNS server for one test. A question for a name that it does not have fails the test (and is NXDOMAIN).
+pub(crate) struct DnsServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    running: Vec<JoinHandle<()>>,
+}
+
+impl DnsServer {
+    /// Serves UDP and TCP on one free loopback port.
+    pub(crate) async fn start() -> Self {
+        loop {
+            let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            // The same number may be taken for TCP.
+            if let Ok(tcp) = TcpListener::bind(udp.local_addr().expect("a bound address")).await {
+                return Self::serve(udp, Some(tcp));
+            }
+        }
+    }
+
+    /// Serves both at a given address.
+    pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        let udp = UdpSocket::bind(address).await.expect("a free UDP address");
+        Self::serve(udp, Some(TcpListener::bind(address).await.expect("a free TCP address")))
+    }
+
+    /// Serves UDP alone: TCP is refused.
+    pub(crate) async fn udp_only() -> Self {
+        Self::serve(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port"), None)
+    }
+
+    fn serve(udp: UdpSocket, tcp: Option<TcpListener>) -> Self {
+        let address = udp.local_addr().expect("a bound address");
+        let shared = Arc::new(Shared {
+            zone: Mutex::new(HashMap::new()),
+            questions: Log::new(),
+            surprises: Log::new(),
+        });
+        let mut running = vec![tokio::spawn(serve_udp(Arc::new(udp), Arc::clone(&shared)))];
+        running.extend(tcp.map(|tcp| tokio::spawn(serve_tcp(tcp, Arc::clone(&shared)))));
+        Self { address, shared, running }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on the name has these records and codes, with a TTL of 60 seconds.
+    pub(crate) fn set(&self, name: &str, lines: &[&str]) -> &Self {
+        self.script(name, vec![Answer::lines(lines)])
+    }
+
+    /// From now on the questions of each type for the name are answered in turn; the last answer stays.
+    pub(crate) fn script(&self, name: &str, answers: Vec<Answer>) -> &Self {
+        assert!(!answers.is_empty(), "an answer for {name}");
+        let entry = Entry { answers, asked: HashMap::new() };
+        self.shared.zone.lock().unwrap_or_else(PoisonError::into_inner).insert(key(name), entry);
+        self
+    }
+
+    /// Every question so far.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        self.shared.questions.all()
+    }
+
+    /// How often this was asked, over both transports.
+    pub(crate) fn count(&self, name: &str, kind: RecordType) -> usize {
+        let asked = self.questions();
+        asked.iter().filter(|one| one.kind == kind && key(&one.name) == key(name)).count()
+    }
+
+    pub(crate) async fn wait_for_questions(&self, count: usize) -> Vec<Question> {
+        let what = format!("{count} questions");
+        self.shared.questions.wait(&what, |all| (all.len() >= count).then(|| all.to_vec())).await
+    }
+}
+
+impl Drop for DnsServer {
+    fn drop(&mut self) {
+        self.running.iter().for_each(JoinHandle::abort);
+        if !std::thread::panicking() {
+            let surprises = self.shared.surprises.all();
+            assert!(
+                surprises.is_empty(),
+                "the DNS server met something unexpected: {surprises:#?}"
+            );
+        }
+    }
+}
+
+fn key(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+async fn serve_udp(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
+    let mut running = JoinSet::new();
+    let mut buffer = [0; 4096];
+    loop {
+        // An ICMP error of an earlier answer can come up here: the asker is gone.
+        let Ok((length, peer)) = socket.recv_from(&mut buffer).await else { continue };
+        let packet = buffer[..length].to_vec();
+        let (socket, shared) = (Arc::clone(&socket), Arc::clone(&shared));
+        running.spawn(async move {
+            for packet in shared.reply(&packet, Transport::Udp).await {
+                let _ = socket.send_to(&packet, peer).await;
+            }
+        });
+        while running.try_join_next().is_some() {}
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, shared: Arc<Shared>) {
+    let mut running = JoinSet::new();
+    loop {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let shared = Arc::clone(&shared);
+        running.spawn(async move { while serve_one(&mut stream, &shared).await.is_ok() {} });
+        while running.try_join_next().is_some() {}
+    }
+}
+
+async fn serve_one(stream: &mut TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let length = stream.read_u16().await?;
+    let mut packet = vec![0; usize::from(length)];
+    stream.read_exact(&mut packet).await?;
+    for packet in shared.reply(&packet, Transport::Tcp).await {
+        stream.write_u16(u16::try_from(packet.len()).expect("a packet below 64 KiB")).await?;
+        stream.write_all(&packet).await?;
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Notes the question and makes the packets that answer it.
+    async fn reply(&self, packet: &[u8], transport: Transport) -> Vec<Vec<u8>> {
+        let request = match Message::from_vec(packet) {
+            Ok(request) if request.queries.len() == 1 => request,
+            other => {
+                self.surprises.push(format!("not one question: {other:?}"));
+                return Vec::new();
+            }
+        };
+        let query = &request.queries[0];
+        let (name, kind) = (query.name().to_ascii(), query.query_type());
+        self.questions.push(Question { name: name.clone(), kind, transport });
+        let mut answer = self.next_answer(&name, kind);
+        loop {
+            match answer {
+                Answer::Held(signal, inner) => {
+                    signal.fired().await;
+                    answer = *inner;
+                }
+                Answer::Truncated(_) if transport == Transport::Udp => {
+                    return vec![truncated(&request)];
+                }
+                Answer::Truncated(inner) => answer = *inner,
+                Answer::Drop => return Vec::new(),
+                Answer::Forged(forge) => return forge(&request),
+                Answer::Lines { ttl, lines } => {
+                    let packet = encode(&render(&request, ttl, &lines));
+                    let room = usize::from(request.max_payload().max(512));
+                    let fits = transport == Transport::Tcp || packet.len() <= room;
+                    return vec![if fits { packet } else { truncated(&request) }];
+                }
+            }
+        }
+    }
+
+    fn next_answer(&self, name: &str, kind: RecordType) -> Answer {
+        let mut zone = self.zone.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = zone.get_mut(&key(name)) else {
+            self.surprises.push(format!("{kind} of {name}, which the zone does not have"));
+            return Answer::lines(&["NXDOMAIN"]);
+        };
+        let asked = entry.asked.entry(kind).or_default();
+        let answer = entry.answers[(*asked).min(entry.answers.len() - 1)].clone();
+        *asked += 1;
+        answer
+    }
+}
+
+/// The answer to a question without any record yet: id, question and flags are in place.
+pub(crate) fn blank(request: &Message) -> Message {
+    let mut answer =
+        Message::new(request.metadata.id, MessageType::Response, request.metadata.op_code);
+    answer.metadata.recursion_desired = request.metadata.recursion_desired;
+    answer.metadata.recursion_available = true;
+    answer.queries = request.queries.clone();
+    answer
+}
+
+/// The packet of a message.
+pub(crate) fn encode(message: &Message) -> Vec<u8> {
+    message.to_vec().expect("a message that can be encoded")
+}
+
+/// Parses a name and makes it absolute.
+pub(crate) fn absolute(name: &str) -> Name {
+    let mut name = Name::from_ascii(name).expect("a DNS name");
+    name.set_fqdn(true);
+    name
+}
+
+fn truncated(request: &Message) -> Vec<u8> {
+    let mut answer = blank(request);
+    answer.metadata.truncation = true;
+    encode(&answer)
+}
+
+fn render(request: &Message, ttl: u32, lines: &[String]) -> Message {
+    let mut answer = blank(request);
+    let kind = request.queries[0].query_type();
+    let mut owner = request.queries[0].name().clone();
+    for line in lines {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let data = match word {
+            "A" => RData::A(A(rest.parse().expect("an IPv4 address"))),
+            "AAAA" => RData::AAAA(AAAA(rest.parse().expect("an IPv6 address"))),
+            "CNAME" => RData::CNAME(CNAME(absolute(rest))),
+            code => {
+                if rest.is_empty() || rest == kind.to_string() {
+                    answer.metadata.response_code = response_code(code);
+                }
+                continue;
+            }
+        };
+        if let RData::CNAME(CNAME(target)) = &data {
+            let target = target.clone();
+            answer.add_answer(Record::from_rdata(owner, ttl, data));
+            owner = target;
+        } else if data.record_type() == kind {
+            answer.add_answer(Record::from_rdata(owner.clone(), ttl, data));
+        }
+    }
+    if answer.metadata.response_code != ResponseCode::NoError {
+        answer.answers.clear();
+    }
+    answer
+}
+
+fn response_code(word: &str) -> ResponseCode {
+    match word {
+        "FORMERR" => ResponseCode::FormErr,
+        "NOTIMP" => ResponseCode::NotImp,
+        "NXDOMAIN" => ResponseCode::NXDomain,
+        "REFUSED" => ResponseCode::Refused,
+        "SERVFAIL" => ResponseCode::ServFail,
+        _ => panic!("neither a record nor a code: {word}"),
+    }
+}

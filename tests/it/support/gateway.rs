@@ -1,0 +1,289 @@
+//! The real binary, started on a configuration of its own and watched from outside.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+use crate::support::cli::{Finished, sortie};
+use crate::support::config::{API_KEY, ConfigBuilder, Folder};
+use crate::support::http::{Reply, exchange, get, post};
+use crate::support::metrics::Metrics;
+use crate::support::wait::{Log, poll};
+
+/// A running gateway. When it is dropped it is killed, and what it wrote is searched for its secrets.
+pub(crate) struct Gateway {
+    folder: Folder,
+    child: Child,
+    readers: Vec<JoinHandle<()>>,
+    stdout: Arc<Log<String>>,
+    stderr: Arc<Log<String>>,
+    api: SocketAddr,
+    telemetry: SocketAddr,
+    replies: Mutex<Vec<String>>,
+    step: AtomicUsize,
+}
+
+impl ConfigBuilder {
+    /// Starts the gateway and waits until it is ready.
+    pub(crate) async fn start(&self) -> Gateway {
+        let folder = self.write();
+        let mut command = sortie();
+        command.arg("serve").arg("--config").arg(&folder.config);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let (stdout, stderr) = (Arc::new(Log::new()), Arc::new(Log::new()));
+        let readers = vec![
+            collect(child.stdout.take().expect("a pipe"), Arc::clone(&stdout)),
+            collect(child.stderr.take().expect("a pipe"), Arc::clone(&stderr)),
+        ];
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut gateway = Gateway {
+            folder,
+            child,
+            readers,
+            stdout,
+            stderr,
+            api: unknown,
+            telemetry: unknown,
+            replies: Mutex::new(Vec::new()),
+            step: AtomicUsize::new(0),
+        };
+        gateway.api = gateway.listening("api").await;
+        gateway.telemetry = gateway.listening("telemetry").await;
+        let telemetry = gateway.telemetry;
+        poll("/readyz to say 200", || async move {
+            (exchange(telemetry, &get("/readyz")).await.status == 200).then_some(())
+        })
+        .await;
+        gateway
+    }
+}
+
+impl Gateway {
+    /// The address of a listener, from its log line.
+    async fn listening(&mut self, listener: &str) -> SocketAddr {
+        poll(&format!("the {listener} listener"), || {
+            let address = self.log_lines().iter().find_map(|line| {
+                let matches = line["message"] == "Listening." && line["listener"] == listener;
+                matches.then(|| {
+                    line["address"].as_str().expect("an address").parse().expect("an address")
+                })
+            });
+            let ended = self.child.try_wait().expect("a child of ours");
+            assert!(address.is_some() || ended.is_none(), "the gateway ended with {ended:?}");
+            async move { address }
+        })
+        .await
+    }
+
+    pub(crate) fn api(&self) -> SocketAddr {
+        self.api
+    }
+
+    /// The configuration folder.
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Calls a tool with the default key, as a step of its own.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Outcome {
+        self.call_with(json!({"tool": tool, "arguments": arguments})).await
+    }
+
+    /// Calls with a whole body; run and step are filled in where they are missing.
+    pub(crate) async fn call_with(&self, mut body: Value) -> Outcome {
+        let step = self.step.fetch_add(1, Ordering::Relaxed);
+        let fields = body.as_object_mut().expect("an object");
+        fields.entry("run_id").or_insert_with(|| json!("run_test"));
+        fields.entry("step").or_insert_with(|| json!(step.to_string()));
+        Outcome(self.post(Some(API_KEY), body.to_string()).await)
+    }
+
+    /// Posts any bytes to `/v1/calls`.
+    pub(crate) async fn post(&self, key: Option<&str>, body: impl AsRef<[u8]>) -> Reply {
+        self.send(&post("/v1/calls", key, body)).await
+    }
+
+    /// Sends any whole request to the API listener on a connection of its own.
+    pub(crate) async fn send(&self, request: &[u8]) -> Reply {
+        let reply = exchange(self.api, request).await;
+        let text = format!("{}{}", reply.head, String::from_utf8_lossy(&reply.body));
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        reply
+    }
+
+    /// A path of the telemetry listener.
+    pub(crate) async fn probe(&self, path: &str) -> Reply {
+        exchange(self.telemetry, &get(path)).await
+    }
+
+    pub(crate) async fn metrics(&self) -> Metrics {
+        Metrics::parse(self.probe("/metrics").await.text())
+    }
+
+    /// The lines of standard output, as JSON.
+    pub(crate) fn log_lines(&self) -> Vec<Value> {
+        let lines = self.stdout.all();
+        let parse = |line: &String| {
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("not a JSON line: {line}"))
+        };
+        lines.iter().map(parse).collect()
+    }
+
+    /// The one log line of a finished call.
+    pub(crate) async fn call_line(&self, call_id: &str) -> Value {
+        self.stdout
+            .wait(&format!("the line of {call_id}"), |lines| {
+                let mut parsed =
+                    lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+                parsed.find(|line| line["stream"] == "call" && line["call_id"] == call_id)
+            })
+            .await
+    }
+
+    /// Waits until no call is in flight.
+    pub(crate) async fn assert_quiet(&self) {
+        poll("no call in flight", || async {
+            (self.metrics().await.value("sortie_calls_in_flight", &[]) == 0.0).then_some(())
+        })
+        .await;
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&mut self) {
+        assert!(self.child.try_wait().expect("a child of ours").is_none(), "the gateway runs");
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-TERM", &id]).status().expect("`kill` starts");
+        assert!(status.success(), "the gateway takes a signal");
+    }
+
+    /// Waits for the end, and searches what was written for secrets.
+    pub(crate) async fn ended(mut self) -> Finished {
+        let status = poll("the gateway to end", || {
+            let ended = self.child.try_wait().expect("a child of ours");
+            async move { ended }
+        })
+        .await;
+        self.join_readers();
+        Finished {
+            code: status.code(),
+            stdout: self.stdout.all().join("\n"),
+            stderr: self.stderr.all().join("\n"),
+        }
+    }
+
+    /// The end of an ordinary test: nothing is in flight, no metric tells a secret, SIGTERM ends it with 0.
+    pub(crate) async fn finish(mut self) -> Finished {
+        self.assert_quiet().await;
+        self.folder.canaries.assert_absent("the metrics", &self.metrics().await.text);
+        self.terminate();
+        let finished = self.ended().await;
+        assert_eq!(finished.code, Some(0), "{finished:#?}");
+        finished
+    }
+
+    fn join_readers(&mut self) {
+        for reader in self.readers.drain(..) {
+            reader.join().expect("a reader that ends with its pipe");
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.join_readers();
+        let (stdout, stderr) = (self.stdout.all().join("\n"), self.stderr.all().join("\n"));
+        if std::thread::panicking() {
+            eprintln!("--- the gateway's output ---\n{stdout}\n--- its errors ---\n{stderr}\n---");
+            return;
+        }
+        let canaries = &self.folder.canaries;
+        canaries.assert_absent("standard output", &stdout);
+        canaries.assert_absent("standard error", &stderr);
+        let replies = self.replies.get_mut().unwrap_or_else(PoisonError::into_inner);
+        replies.iter().for_each(|reply| canaries.assert_absent("an answer of the API", reply));
+    }
+}
+
+fn collect(pipe: impl Read + Send + 'static, log: Arc<Log<String>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines() {
+            log.push(line.expect("UTF-8 output"));
+        }
+    })
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome(pub(crate) Reply);
+
+impl Outcome {
+    /// The value at a JSON pointer; null where there is none.
+    #[track_caller]
+    pub(crate) fn at(&self, pointer: &str) -> Value {
+        self.0.json().pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    #[track_caller]
+    pub(crate) fn id(&self) -> String {
+        self.at("/id").as_str().expect("a call id").to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn model_text(&self) -> String {
+        self.at("/model/text").as_str().expect("a text for the model").to_owned()
+    }
+
+    /// Fails unless the call succeeded; its result.
+    #[track_caller]
+    pub(crate) fn succeeded(&self) -> Value {
+        assert_eq!(
+            (self.0.status, self.at("/status")),
+            (200, json!("succeeded")),
+            "{}",
+            self.0.text()
+        );
+        assert_eq!(
+            (self.at("/error"), self.at("/model/is_error")),
+            (Value::Null, json!(false)),
+            "{}",
+            self.0.text()
+        );
+        self.at("/result")
+    }
+
+    /// Fails unless the call failed in this way.
+    #[track_caller]
+    pub(crate) fn failed(&self, code: &str, detail: Option<&str>, outcome: &str) {
+        self.without_result("failed", code, detail, outcome);
+    }
+
+    /// Fails unless the call was refused in this way.
+    #[track_caller]
+    pub(crate) fn refused(&self, code: &str, detail: Option<&str>) {
+        self.without_result("refused", code, detail, "not_sent");
+    }
+
+    #[track_caller]
+    fn without_result(&self, status: &str, code: &str, detail: Option<&str>, outcome: &str) {
+        let found = ["/status", "/error/code", "/error/detail", "/error/outcome"]
+            .map(|pointer| self.at(pointer));
+        let expected = [json!(status), json!(code), json!(detail), json!(outcome)];
+        assert_eq!((self.0.status, found), (200, expected), "{}", self.0.text());
+        assert_eq!(
+            (self.at("/result"), self.at("/model/is_error")),
+            (Value::Null, json!(true)),
+            "{}",
+            self.0.text()
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! A raw HTTP client: it writes what it is told and reads what comes.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::wait::within;
+
+/// An answer, byte for byte.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    /// Status line and headers with the empty line.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The first header of this name, in any case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines
+            .into_iter()
+            .find(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("a UTF-8 body")
+    }
+
+    /// The body as JSON, on failure with the answer printed.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {}{}", self.head, self.text()))
+    }
+}
+
+/// One client connection.
+pub(crate) struct RawClient {
+    stream: TcpStream,
+    pending: Vec<u8>,
+}
+
+impl RawClient {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let stream =
+            within("a connection", TcpStream::connect(address)).await.expect("a connection");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        Self { stream, pending: Vec::new() }
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
+        within("bytes to be taken", self.stream.write_all(bytes))
+            .await
+            .expect("bytes that are taken");
+    }
+
+    /// Ends the sending direction.
+    pub(crate) async fn half_close(&mut self) {
+        self.stream.shutdown().await.expect("a FIN");
+    }
+
+    /// Reads one answer with its body: by Content-Length, by chunks, or up to the end of the connection.
+    pub(crate) async fn read_reply(&mut self) -> Reply {
+        let end = self.read_past(b"\r\n\r\n").await;
+        let head = String::from_utf8(self.take(end)).expect("a UTF-8 head");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        let mut reply = Reply { status, head, body: Vec::new() };
+        if reply
+            .header("transfer-encoding")
+            .is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
+        {
+            reply.body = self.read_chunks().await;
+        } else if let Some(length) = reply.header("content-length") {
+            let length = length.parse().expect("a length");
+            self.read_at_least(length).await;
+            reply.body = self.take(length);
+        } else {
+            reply.body = self.read_to_end().await;
+        }
+        reply
+    }
+
+    /// Reads until the other side closes; a reset counts as an end.
+    pub(crate) async fn read_to_end(&mut self) -> Vec<u8> {
+        while self.read_more().await {}
+        std::mem::take(&mut self.pending)
+    }
+
+    async fn read_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let end = self.read_past(b"\r\n").await;
+            let line = String::from_utf8(self.take(end)).expect("a chunk's size");
+            let size = usize::from_str_radix(line.trim(), 16).expect("a chunk's size");
+            self.read_at_least(size + 2).await;
+            body.extend(self.take(size));
+            self.take(2);
+            if size == 0 {
+                return body;
+            }
+        }
+    }
+
+    async fn read_past(&mut self, mark: &[u8]) -> usize {
+        loop {
+            if let Some(at) = self.pending.windows(mark.len()).position(|window| window == mark) {
+                return at + mark.len();
+            }
+            self.read_or_fail().await;
+        }
+    }
+
+    async fn read_at_least(&mut self, count: usize) {
+        while self.pending.len() < count {
+            self.read_or_fail().await;
+        }
+    }
+
+    async fn read_or_fail(&mut self) {
+        let more = self.read_more().await;
+        assert!(more, "the answer breaks off: {:?}", String::from_utf8_lossy(&self.pending));
+    }
+
+    async fn read_more(&mut self) -> bool {
+        let read = within("an answer", self.stream.read_buf(&mut self.pending)).await;
+        read.is_ok_and(|count| count > 0)
+    }
+
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        self.pending.drain(..count).collect()
+    }
+}
+
+/// Sends one request on a connection of its own.
+pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
+    let mut client = RawClient::connect(address).await;
+    client.write(request).await;
+    client.read_reply().await
+}
+
+/// A whole GET request.
+pub(crate) fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").into_bytes()
+}
+
+/// A whole POST request with a JSON body.
+pub(crate) fn post(path: &str, key: Option<&str>, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let authorization =
+        key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let length = body.len();
+    let mut bytes = format!(
+        "POST {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n{authorization}\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
