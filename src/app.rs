@@ -27,8 +27,11 @@ use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::{ConnectionCounts, Metrics, ToolLabels};
 
 /// Bounds on the telemetry listener: a scraper and a few probes.
-const TELEMETRY_LIMITS: ConnectionLimits =
-    ConnectionLimits { header_timeout: Duration::from_secs(5), max_connections: 256 };
+const TELEMETRY_LIMITS: ConnectionLimits = ConnectionLimits {
+    header_timeout: Duration::from_secs(5),
+    idle_timeout: Duration::from_secs(120),
+    max_connections: 256,
+};
 
 /// Why the gateway does not start. Each names its cause for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -224,6 +227,7 @@ async fn bind_api(snapshot: &Snapshot) -> Result<Listener, BindError> {
     let api = &snapshot.listeners.api;
     let limits = ConnectionLimits {
         header_timeout: api.header_timeout,
+        idle_timeout: api.idle_timeout,
         max_connections: api.max_connections,
     };
     Listener::bind(ListenerName::Api, &api.bind, limits).await

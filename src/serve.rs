@@ -5,6 +5,7 @@ pub mod body;
 pub mod calls;
 pub mod http;
 pub mod outcome;
+mod pace;
 pub mod telemetry;
 
 use std::io;
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -24,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::config::snapshot::Bind;
+use crate::serve::pace::{Pace, Paced};
 use crate::telemetry::labels::ListenerName;
 
 /// Lines of a request's head. More: 431.
@@ -38,6 +41,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct ConnectionLimits {
     /// A head must be whole within this time.
     pub header_timeout: Duration,
+    /// A kept connection must bring its next request within this time.
+    pub idle_timeout: Duration,
     /// Connections at the same time.
     pub max_connections: usize,
 }
@@ -161,14 +166,23 @@ async fn serve(
     mut closing: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 ) {
-    let mut server = http1::Builder::new();
-    server
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+    let pace = Pace::new();
+    let watched = pace.clone();
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let pace = pace.clone();
+        pace.answering();
+        let answer = routes.call(request);
+        async move {
+            let answer = answer.await;
+            pace.answered();
+            answer
+        }
+    });
+    let connection = http1::Builder::new()
         .max_headers(MAX_HEADERS)
-        .max_buf_size(MAX_HEAD);
-    let connection =
-        server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(Paced::new(stream, watched.clone())), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         biased;
@@ -177,6 +191,7 @@ async fn serve(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = watched.too_slow(limits.header_timeout, limits.idle_timeout) => Ok(()),
     };
     if let Err(error) = ended {
         // A client's doing: it hung up, sent no HTTP or was too slow.
