@@ -52,6 +52,13 @@ struct Window {
     allowed: Duration,
 }
 
+/// What the attempts of a call leave behind.
+#[derive(Default)]
+struct Course {
+    attempts: Vec<AttemptRecord>,
+    upstream: Duration,
+}
+
 /// What an attempt adds to its record.
 #[derive(Default)]
 struct Trace {
@@ -75,19 +82,18 @@ impl WebhookExecutor {
         let sent_at_ms = self.clock.unix_ms();
         let sends_key = job.tool.profile.sends_idempotency_key();
         let idempotency_key = job.call.context.idempotency_key().filter(|_| sends_key);
-        let mut executed = Executed {
-            ended: Err(*AttemptFailure::cancelled().failure),
-            attempts: Vec::new(),
-            started_at_ms: Some(sent_at_ms),
-            idempotency_key: None,
-            upstream: Duration::ZERO,
+        let mut course = Course::default();
+        let ended = match self.request(job, sent_at_ms, idempotency_key.as_ref()) {
+            Ok(request) => self.attempts(job, &request, &mut course).await,
+            Err(failed) => Err(*failed.failure),
         };
-        match self.request(job, sent_at_ms, idempotency_key.as_ref()) {
-            Ok(request) => self.attempts(job, &request, &mut executed).await,
-            Err(failed) => executed.ended = Err(*failed.failure),
+        Executed {
+            ended,
+            started_at_ms: course.attempts.first().map(|attempt| attempt.at_ms),
+            attempts: course.attempts,
+            idempotency_key,
+            upstream: course.upstream,
         }
-        executed.idempotency_key = idempotency_key;
-        executed
     }
 
     /// The body is built once: every attempt sends these bytes.
@@ -112,42 +118,30 @@ impl WebhookExecutor {
         Ok(Request { body: tool.profile.body(&rendering), rendering, own, destination })
     }
 
-    async fn attempts(&self, job: &Job<'_>, request: &Request<'_>, executed: &mut Executed) {
+    /// Attempts until one works, or until another is not wanted, not safe, or too late.
+    async fn attempts(
+        &self,
+        job: &Job<'_>,
+        request: &Request<'_>,
+        course: &mut Course,
+    ) -> Result<Success, Failure> {
         let traits = ToolTraits {
             idempotent: job.tool.idempotent || job.tool.profile.retry.repeat_key,
             read_only: job.tool.read_only,
         };
+        let mut before: Option<AttemptFailure> = None;
         for number in 1.. {
-            let began = self.clock.now();
-            let at_ms =
-                if number == 1 { request.rendering.sent_at_ms } else { self.clock.unix_ms() };
-            let window = Window {
-                deadline: job.deadline.min(began + job.tool.timeout),
-                allowed: job.tool.timeout.min(job.deadline.saturating_duration_since(began)),
-            };
-            let mut trace = Trace::default();
-            let ended = self.attempt(job, request, at_ms, window, &mut trace).await;
-            let duration = self.clock.now().saturating_duration_since(began);
-            executed.upstream += trace.upstream;
-            let result = match &ended {
-                Ok(_) => Some(AttemptResult::Success),
-                Err(failed) => failed.result,
-            };
-            if let Some(result) = result {
-                self.metrics.attempt(job.metrics, result, duration);
-            }
-            let error = ended.as_ref().err();
-            executed.attempts.push(AttemptRecord {
-                at_ms,
-                duration,
-                http_status: trace.http_status,
-                error: error.map(|failed| (failed.failure.code, failed.failure.detail)),
-            });
-            let failed = match ended {
-                Ok(success) => return executed.ended = Ok(success),
+            let mut failed = match self.recorded_attempt(job, request, number, course).await {
+                Ok(success) => return Ok(success),
                 Err(failed) => failed,
             };
-            log_failure(job, number, &failed);
+            if failed.result.is_none() {
+                // It was refused or called off before it was tried: what an earlier one did is what happened.
+                return Err(conclude(job, before.unwrap_or(failed), None));
+            }
+            if let Some(before) = &before {
+                failed.failure.sent = failed.failure.sent.max(before.failure.sent);
+            }
             let remaining = job.deadline.saturating_duration_since(self.clock.now());
             let next = retry::next(
                 &job.tool.profile.retry,
@@ -159,26 +153,57 @@ impl WebhookExecutor {
                 (self.jitter)(),
             );
             let wait = match next {
-                Next::Retry { after } if !job.presence.is_gone() => after,
-                Next::Retry { .. } | Next::Stop { .. } => {
-                    let retry_after = match next {
-                        Next::Stop { retry_after } => retry_after,
-                        Next::Retry { .. } => failed.retry_after,
-                    };
-                    return executed.ended = Err(conclude(job, failed, retry_after));
-                }
+                Next::Retry { after } => after,
+                Next::Stop { retry_after } => return Err(conclude(job, failed, retry_after)),
             };
-            self.metrics.retry(job.metrics, failed.retry_reason());
             let woken = tokio::select! {
                 biased;
-                () = tokio::time::sleep(wait) => true,
                 () = job.presence.gone() => false,
+                () = tokio::time::sleep(wait) => true,
             };
-            executed.upstream += wait;
+            course.upstream += wait;
             if !woken {
-                return executed.ended = Err(conclude(job, failed, None));
+                let retry_after = failed.retry_after;
+                return Err(conclude(job, failed, retry_after));
             }
+            self.metrics.retry(job.metrics, failed.retry_reason());
+            before = Some(failed);
         }
+        unreachable!("a profile bounds its attempts")
+    }
+
+    /// One attempt, with its metrics, its record and the operator's line.
+    async fn recorded_attempt(
+        &self,
+        job: &Job<'_>,
+        request: &Request<'_>,
+        number: u32,
+        course: &mut Course,
+    ) -> Result<Success, AttemptFailure> {
+        let began = self.clock.now();
+        let at_ms = if number == 1 { request.rendering.sent_at_ms } else { self.clock.unix_ms() };
+        let window = Window {
+            deadline: job.deadline.min(began + job.tool.timeout),
+            allowed: job.tool.timeout.min(job.deadline.saturating_duration_since(began)),
+        };
+        let mut trace = Trace::default();
+        let ended = self.attempt(job, request, at_ms, window, &mut trace).await;
+        let duration = self.clock.now().saturating_duration_since(began);
+        course.upstream += trace.upstream;
+        let failed = ended.as_ref().err();
+        if let Some(failed) = failed {
+            log_failure(job, number, failed);
+        }
+        if let Some(result) = failed.map_or(Some(AttemptResult::Success), |failed| failed.result) {
+            self.metrics.attempt(job.metrics, result, duration);
+            course.attempts.push(AttemptRecord {
+                at_ms,
+                duration,
+                http_status: trace.http_status,
+                error: failed.map(|failed| (failed.failure.code, failed.failure.detail)),
+            });
+        }
+        ended
     }
 
     /// One attempt. Up to the connection it stops when the caller goes away; once bytes are out it runs to its end.
@@ -404,9 +429,13 @@ fn conclude(job: &Job<'_>, failed: AttemptFailure, retry_after: Option<Duration>
         idempotent: job.tool.idempotent || job.tool.profile.sends_idempotency_key(),
         read_only: job.tool.read_only,
     };
-    let retryable = failed.failure.code != FailureCode::Internal
-        && retry::retryable(failed.end, traits)
-        || failed.failure.code == FailureCode::Cancelled;
+    // Contract, section 3: nothing was sent or the tool is idempotent, and the failure is not permanent.
+    let safe = failed.failure.sent == Sent::NotSent || traits.idempotent;
+    let retryable = match failed.failure.code {
+        FailureCode::Internal => false,
+        FailureCode::Cancelled => true,
+        _ => safe && retry::retryable(failed.end, traits),
+    };
     Failure { retryable, retry_after, ..*failed.failure }
 }
 

@@ -28,13 +28,13 @@ impl Status {
     }
 }
 
-/// What may have happened at the tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What may have happened at the tool, from the surest to the least sure: a call is as unsure as its least sure attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sent {
-    /// A whole answer was read, or its head with a status other than 2xx.
-    Answered,
     /// No byte of the request was written.
     NotSent,
+    /// A whole answer was read, or its head with a status other than 2xx.
+    Answered,
     /// Anything between.
     Unknown,
 }
