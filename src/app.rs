@@ -33,6 +33,9 @@ const TELEMETRY_LIMITS: ConnectionLimits = ConnectionLimits {
     max_connections: 256,
 };
 
+/// How long clients have to take what is left to say once everything is over.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
 /// Why the gateway does not start. Each names its cause for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -123,11 +126,8 @@ impl App {
 
         let readiness = Arc::new(Readiness::default());
         let draining = Arc::new(AtomicBool::new(false));
-        let api_router = calls::router(ApiState {
-            gateway: gateway.clone(),
-            metrics: metrics.clone(),
-            draining: draining.clone(),
-        });
+        let api_router =
+            calls::router(ApiState { gateway: gateway.clone(), draining: draining.clone() });
         let telemetry_router = telemetry::router(TelemetryState {
             metrics: metrics.clone(),
             connections: Arc::new(PoolCounts(pool.clone())),
@@ -141,11 +141,14 @@ impl App {
         }
         let (closing_api, closed_api) = watch::channel(false);
         let (closing_telemetry, closed_telemetry) = watch::channel(false);
-        let serving_telemetry =
-            tokio::spawn(telemetry_listener.run(telemetry_router, closed_telemetry));
+        let serving_telemetry = tokio::spawn(telemetry_listener.run(
+            telemetry_router,
+            metrics.clone(),
+            closed_telemetry,
+        ));
         // A panic while warming up costs the first call some milliseconds and nothing else.
         let _ = warming.await;
-        let serving_api = tokio::spawn(api_listener.run(api_router, closed_api));
+        let serving_api = tokio::spawn(api_listener.run(api_router, metrics.clone(), closed_api));
         let reaper = tokio::spawn(pool.clone().run_reaper());
         readiness.set(true);
         tracing::info!("Ready.");
@@ -189,15 +192,19 @@ impl App {
             let _ = self.serving_api.await;
             self.gateway.idle().await;
         };
-        let finished = tokio::time::timeout(self.shutdown.grace, finish).await.is_ok();
+        tokio::pin!(finish);
+        let finished = tokio::time::timeout(self.shutdown.grace, finish.as_mut()).await.is_ok();
         if !finished {
             tracing::warn!("Some calls did not finish in time and are cut off.");
+            self.gateway.cut_off();
+            // Their outcomes are still told; a runtime that does not read its own must not hold the process.
+            let _ = tokio::time::timeout(LAST_ANSWERS, finish).await;
         }
         self.reaper.abort();
         self.pool.close_all();
         self.closing_telemetry.send_replace(true);
         // A scraper that keeps its connection busy must not hold the process.
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.serving_telemetry).await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.serving_telemetry).await;
         tracing::info!("Stopped.");
         finished
     }
@@ -242,7 +249,7 @@ fn configured(snapshot: &Snapshot) -> Vec<SocketAddr> {
     api.into_iter().chain([snapshot.listeners.telemetry]).collect()
 }
 
-/// Shows a configuration in the metrics.
+/// Shows a configuration in the metrics, and its exceptions in the log.
 fn publish(metrics: &Metrics, snapshot: &Snapshot, clock: &dyn Clock) {
     metrics.configure(
         &snapshot.hash,
@@ -261,7 +268,11 @@ fn publish(metrics: &Metrics, snapshot: &Snapshot, clock: &dyn Clock) {
     metrics.config_tools.set(count(snapshot.tools.len()));
     metrics.config_warnings.set(count(snapshot.warnings.len()));
     let now = clock.unix_ms().div_euclid(1000);
-    metrics.egress_exceptions.set(count(snapshot.egress.exceptions_in_force(now)));
+    let exceptions = snapshot.egress.exceptions_in_force(now);
+    metrics.egress_exceptions.set(count(exceptions.len()));
+    for exception in exceptions {
+        tracing::warn!(exception, "An exception opens what egress refuses.");
+    }
     let missing = snapshot.tools.values().filter(|tool| tool.unavailable.is_some()).count();
     metrics.secret_errors.inc_by(u64::try_from(missing).unwrap_or(u64::MAX));
 }

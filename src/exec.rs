@@ -58,37 +58,75 @@ pub trait Executor: Send + Sync {
     fn run<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Executed>;
 }
 
-/// Whether the runtime still waits for the outcome. A call that was sent goes on without it; one that was not, stops.
+/// Something that happens once and that any number of tasks may wait for.
 #[derive(Debug, Clone, Default)]
-pub struct Presence(Arc<PresenceState>);
+pub struct Flag(Arc<FlagState>);
 
 #[derive(Debug, Default)]
-struct PresenceState {
-    gone: AtomicBool,
+struct FlagState {
+    up: AtomicBool,
     changed: Notify,
 }
 
+impl Flag {
+    /// Lets it happen.
+    pub fn raise(&self) {
+        self.0.up.store(true, Ordering::Release);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Whether it has happened.
+    pub fn is_up(&self) -> bool {
+        self.0.up.load(Ordering::Acquire)
+    }
+
+    /// Waits until it happens.
+    pub async fn raised(&self) {
+        let changed = self.0.changed.notified();
+        tokio::pin!(changed);
+        // Enabled before the flag is read: a `raise` between the two is not missed.
+        changed.as_mut().enable();
+        if !self.is_up() {
+            changed.await;
+        }
+    }
+}
+
+/// Whether the runtime still waits for the outcome. A call that was sent goes on without it, until the gateway's own end
+/// cuts it off; one that was not sent stops.
+#[derive(Debug, Clone, Default)]
+pub struct Presence {
+    left: Flag,
+    cut_off: Flag,
+}
+
 impl Presence {
+    /// Of a call that ends when `cut_off` is raised, wherever it stands.
+    pub fn until(cut_off: Flag) -> Self {
+        Self { left: Flag::default(), cut_off }
+    }
+
     /// Says that nobody waits any more.
     pub fn leave(&self) {
-        self.0.gone.store(true, Ordering::Release);
-        self.0.changed.notify_waiters();
+        self.left.raise();
     }
 
     /// Whether nobody waits any more.
     pub fn is_gone(&self) -> bool {
-        self.0.gone.load(Ordering::Acquire)
+        self.left.is_up() || self.cut_off.is_up()
     }
 
     /// Waits until nobody waits any more.
     pub async fn gone(&self) {
-        let changed = self.0.changed.notified();
-        tokio::pin!(changed);
-        // Enabled before the flag is read: a `leave` between the two is not missed.
-        changed.as_mut().enable();
-        if !self.is_gone() {
-            changed.await;
+        tokio::select! {
+            () = self.left.raised() => {}
+            () = self.cut_off.raised() => {}
         }
+    }
+
+    /// Waits until the gateway can wait no more.
+    pub async fn cut_off(&self) {
+        self.cut_off.raised().await;
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::config::snapshot::{Snapshot, Tool};
-use crate::exec::{Executor, Job, Presence};
+use crate::exec::{Executor, Flag, Job, Presence};
 use crate::gateway::flight::{Caught, InFlight, Outliving};
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
@@ -37,6 +37,7 @@ pub struct Gateway {
     metrics: Arc<Metrics>,
     log: LogSink,
     in_flight: InFlight,
+    cut_off: Flag,
 }
 
 /// A request that is no call of this tool: the runtime's own mistake, told as an error of the API.
@@ -79,7 +80,7 @@ impl Gateway {
         log: LogSink,
     ) -> Self {
         let in_flight = InFlight::new(metrics.calls_in_flight.clone());
-        Self { snapshots, webhook, clock, metrics, log, in_flight }
+        Self { snapshots, webhook, clock, metrics, log, in_flight, cut_off: Flag::default() }
     }
 
     /// The configuration in force.
@@ -97,6 +98,11 @@ impl Gateway {
         self.in_flight.idle().await;
     }
 
+    /// Ends what still runs: `cancelled`, and with an open outcome where the tool has the request.
+    pub fn cut_off(&self) {
+        self.cut_off.raise();
+    }
+
     /// Runs one call to its end.
     ///
     /// Dropping the returned future (the runtime hung up) does not undo what was sent: a call whose request is out goes
@@ -110,7 +116,7 @@ impl Gateway {
         if let Some(tool) = snapshot.tool(&call.tool).filter(|_| caller.may_call(&call.tool)) {
             well_formed(tool, &call)?;
         }
-        let presence = Presence::default();
+        let presence = Presence::until(self.cut_off.clone());
         let ticket = self.in_flight.enter();
         let gateway = self.clone();
         let watched = presence.clone();

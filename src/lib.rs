@@ -5,8 +5,11 @@ pub mod model {
     pub mod call;
     pub mod id;
     pub mod json;
+    pub mod json_string;
+    pub mod json_text;
     pub mod outcome;
     pub mod secret;
+    pub mod time;
 }
 
 /// Floor 1: the rules, as functions of their arguments.

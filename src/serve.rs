@@ -8,6 +8,7 @@ pub mod outcome;
 mod pace;
 pub mod telemetry;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::{IntoResponse, Response};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
@@ -26,8 +30,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::config::snapshot::Bind;
+use crate::serve::http::screen;
 use crate::serve::pace::{Pace, Paced};
 use crate::telemetry::labels::ListenerName;
+use crate::telemetry::metrics::Metrics;
 
 /// Lines of a request's head. More: 431.
 const MAX_HEADERS: usize = 64;
@@ -106,7 +112,14 @@ impl Listener {
     }
 
     /// Serves until `closing` says true, then finishes the requests that run. Idle connections are closed at once.
-    pub async fn run(self, router: Router, mut closing: watch::Receiver<bool>) {
+    pub async fn run(
+        self,
+        router: Router,
+        metrics: Arc<Metrics>,
+        mut closing: watch::Receiver<bool>,
+    ) {
+        let router = TowerToHyperService::new(router);
+        let door = Arc::new(FrontDoor { listener: self.name, router, metrics });
         let permits = Arc::new(Semaphore::new(self.limits.max_connections));
         let mut connections = JoinSet::new();
         loop {
@@ -123,8 +136,7 @@ impl Listener {
             };
             match accepted {
                 Ok(stream) => {
-                    let serving =
-                        serve(stream, router.clone(), self.limits, closing.clone(), permit);
+                    let serving = serve(stream, door.clone(), self.limits, closing.clone(), permit);
                     connections.spawn(serving);
                 }
                 Err(error) => {
@@ -135,10 +147,14 @@ impl Listener {
                 }
             }
         }
-        if let Socket::Unix(listener, path) = self.socket {
-            drop(listener);
-            // It may be gone already, and a new process may have taken its place.
-            let _ = std::fs::remove_file(path);
+        // Who comes now is refused at once and can go elsewhere, while what runs is finished.
+        match self.socket {
+            Socket::Tcp(listener) => drop(listener),
+            Socket::Unix(listener, path) => {
+                drop(listener);
+                // It may be gone already, and a new process may have taken its place.
+                let _ = std::fs::remove_file(path);
+            }
         }
         while connections.join_next().await.is_some() {}
     }
@@ -159,20 +175,37 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// What every request passes: it is screened before it is routed, and counted afterwards.
+struct FrontDoor {
+    listener: ListenerName,
+    router: TowerToHyperService<Router>,
+    metrics: Arc<Metrics>,
+}
+
+impl FrontDoor {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let response = match screen(&request) {
+            Ok(()) => self.router.call(request).await?,
+            Err(error) => error.into_response(),
+        };
+        self.metrics.http_request(self.listener, response.status().as_u16());
+        Ok(response)
+    }
+}
+
 async fn serve(
     stream: Box<dyn Stream>,
-    router: Router,
+    door: Arc<FrontDoor>,
     limits: ConnectionLimits,
     mut closing: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 ) {
     let pace = Pace::new();
     let watched = pace.clone();
-    let routes = TowerToHyperService::new(router);
     let service = service_fn(move |request| {
         let pace = pace.clone();
         pace.answering();
-        let answer = routes.call(request);
+        let answer = door.clone().answer(request);
         async move {
             let answer = answer.await;
             pace.answered();
@@ -181,16 +214,23 @@ async fn serve(
     });
     let connection = http1::Builder::new()
         .max_headers(MAX_HEADERS)
+        .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Paced::new(stream, watched.clone())), service);
     tokio::pin!(connection);
+    let served = async {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = closed(&mut closing) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        }
+    };
     let ended = tokio::select! {
         biased;
-        ended = connection.as_mut() => ended,
-        () = closed(&mut closing) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+        ended = served => ended,
         () = watched.too_slow(limits.header_timeout, limits.idle_timeout) => Ok(()),
     };
     if let Err(error) = ended {

@@ -27,10 +27,10 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It was read, and is wrong.
-    #[error("{0}")]
+    #[error("the configuration is not valid:\n{0}")]
     Invalid(ConfigErrors),
     /// It could not be read.
-    #[error("{file}: {error}")]
+    #[error("the configuration file `{file}` cannot be read: {error}")]
     Unreadable {
         /// The file.
         file: String,
@@ -66,7 +66,7 @@ fn compile(file: &Path, environment: Environment<'_>) -> Result<Snapshot, LoadEr
     let unreadable = |error| LoadError::Unreadable { file: name.clone(), error };
     let bytes = read(file, yaml::MAX_BYTES).map_err(unreadable)?;
     let text =
-        std::str::from_utf8(&bytes).map_err(|_| unreadable(io::ErrorKind::InvalidData.into()))?;
+        std::str::from_utf8(&bytes).map_err(|_| unreadable(io::Error::other("it is not UTF-8")))?;
     parse::parse(&name, text, &environment).map_err(LoadError::Invalid)
 }
 
@@ -156,6 +156,6 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let error = load(Path::new("/nowhere/sortie.yaml")).expect_err("not there");
-        assert!(error.to_string().starts_with("/nowhere/sortie.yaml: "), "{error}");
+        assert!(error.to_string().contains("`/nowhere/sortie.yaml` cannot be read: "), "{error}");
     }
 }

@@ -9,13 +9,13 @@ use crate::cli::exit::{FAILED, OK, fail};
 use crate::config::finding::Finding;
 use crate::source::{self, LoadError};
 
-/// Say everything that is wrong with a configuration file.
+/// Check a configuration file: everything that is wrong with it, at once.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The configuration file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Take a secret that cannot be read for an error
+    /// A secret that cannot be read is an error, not a warning
     #[arg(long)]
     strict: bool,
     /// How findings are printed

@@ -116,8 +116,9 @@ async fn play(once: bool, page: &mut dyn Write) -> Result<(), DemoError> {
     let address = gateway.api_address().ok_or(DemoError::NoListener)?;
 
     let print = io("cannot write to the terminal");
-    page.write_all(introduction(address, &config, &name_server, &tool_server).as_bytes())
-        .map_err(print)?;
+    let telemetry = gateway.telemetry_address().ok_or(DemoError::NoListener)?;
+    let places = introduction([address, telemetry], &config, &name_server, &tool_server);
+    page.write_all(places.as_bytes()).map_err(print)?;
     let mut surprises = Vec::new();
     for (number, scene) in (1..).zip(SCENES) {
         let answer = timeout(CALL_TIMEOUT, post_call(address, &key, scene.call)).await;
@@ -162,7 +163,7 @@ async fn keep_running(tool_server: &mut ToolServer, page: &mut dyn Write) -> io:
 }
 
 fn introduction(
-    api: SocketAddr,
+    [api, telemetry]: [SocketAddr; 2],
     config: &Path,
     name_server: &NameServer,
     tool_server: &ToolServer,
@@ -171,7 +172,7 @@ fn introduction(
         "Sortie demo: four tool calls on this machine. Nothing leaves it.\n\n\
          \x20   tool server    https://{SHOP}:{} (in this process, with a throw-away CA)\n\
          \x20   name server    {} ({SHOP} is 127.0.0.1, stock.example.com is 10.0.0.5)\n\
-         \x20   gateway        http://{api}/v1/calls\n\
+         \x20   gateway        http://{api}/v1/calls, metrics at http://{telemetry}/metrics\n\
          \x20   configuration  {}\n",
         tool_server.port(),
         name_server.address(),

@@ -1,5 +1,6 @@
 //! `sortie egress`: why a URL, a host or an address may be called or not, by the very rules of a call.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,14 +16,14 @@ use crate::policy::egress_code::EgressCode;
 use crate::policy::endpoint::Endpoint;
 use crate::source;
 
-/// Say why targets may be called or not.
+/// Say why URLs, hosts or addresses may be called or not.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The configuration whose rules apply; without it the built-in defaults do
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The tool that would call: exceptions are made for tools
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tool: String,
     /// Judge without a lookup: a name that passes is allowed
     #[arg(long)]
@@ -69,9 +70,23 @@ pub fn run(arguments: &Arguments) -> u8 {
         if line.verdict != "allow" {
             code = FAILED;
         }
-        println!("{}", if arguments.json { line.as_json() } else { line.as_text() });
+        let text = if arguments.json { line.as_json() } else { line.as_text() };
+        // A reader that closed the pipe has seen enough; the code still tells.
+        let _ = writeln!(std::io::stdout(), "{text}");
     }
     code
+}
+
+/// Whether this is a host, perhaps with a port, and no URL: then it stands for `https://HOST/`.
+fn is_bare_host(input: &str) -> bool {
+    if input.contains(['/', '\\']) {
+        return false;
+    }
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match (input.starts_with('['), input.rsplit_once(':')) {
+        (true, _) | (false, None) => true,
+        (false, Some((host, port))) => !host.contains(':') && is_port(port),
+    }
 }
 
 impl Judge {
@@ -92,11 +107,7 @@ impl Judge {
             let judged = self.rules.judge_address(address);
             return Line::of(input, judged.verdict.map(|address| vec![address]));
         }
-        let url = if input.contains(':') || input.contains('/') {
-            input.to_owned()
-        } else {
-            format!("https://{input}/")
-        };
+        let url = if is_bare_host(input) { format!("https://{input}/") } else { input.to_owned() };
         let endpoint = match Endpoint::parse(&url) {
             Ok(endpoint) => endpoint,
             Err(error) => {
@@ -155,7 +166,8 @@ impl<'a> Line<'a> {
     fn as_text(&self) -> String {
         let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
         let rest = self.reason.clone().unwrap_or_else(|| addresses.join(", "));
-        format!("{:<12} {:<20} {} {rest}", self.verdict, self.code, self.input)
+        let input = self.input.escape_debug();
+        format!("{:<12} {:<20} {input} {rest}", self.verdict, self.code)
     }
 }
 
@@ -166,5 +178,48 @@ fn rules(config: Option<&std::path::Path>) -> Result<(Arc<EgressRules>, DnsSetti
             Ok((snapshot.egress, snapshot.dns))
         }
         None => source::defaults().map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(input: &str, verdict: &str, code: &str) {
+        let (rules, _) = rules(None).expect("the defaults");
+        let judge = Judge { rules, resolver: None, tool: String::new(), now: 0 };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let line = runtime.block_on(judge.target(input));
+        assert_eq!((line.verdict, line.code), (verdict, code), "{input}");
+    }
+
+    #[test]
+    fn a_target_is_an_address_a_host_or_a_url() {
+        check("93.184.216.34", "allow", "ok");
+        check("::1", "refuse", "loopback");
+        check("[::1]", "refuse", "loopback");
+        check("[::1]:8443", "refuse", "loopback");
+        check("10.0.0.5:8443", "refuse", "private");
+        check("127.1", "refuse", "non_canonical_host");
+        check("api.example.com", "allow", "ok");
+        check("api.example.com:8443", "allow", "ok");
+        check("api.example.com:80", "refuse", "port");
+        check("localhost:8443", "refuse", "name_denied");
+        check("user@api.example.com", "refuse", "userinfo");
+        check("bücher.example", "refuse", "non_ascii_url");
+        check("", "refuse", "malformed_url");
+        check("https://api.example.com/tool", "allow", "ok");
+        check("api.example.com/tool", "refuse", "malformed_url");
+        check("//api.example.com/", "refuse", "malformed_url");
+        check("https:127.0.0.1", "refuse", "malformed_url");
+        check("javascript:alert(1)", "refuse", "scheme");
+    }
+
+    #[test]
+    fn a_line_of_text_stays_one_line() {
+        let (input, code) = ("a\nb", "malformed_url");
+        let line = Line { input, verdict: "refuse", code, addresses: Vec::new(), reason: None };
+        assert_eq!(line.as_text().lines().count(), 1, "{}", line.as_text());
     }
 }

@@ -4,7 +4,7 @@ use crate::cli::exit::OK;
 use crate::model::id::{hex, random_base62};
 use crate::policy::identity::KeyDigest;
 
-/// Make keys.
+/// Make a key for a runtime.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -13,7 +13,7 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Print a new key and its digest; the digest may live in Git
+    /// Print a new key and its SHA-256; the digest may live in version control
     New,
 }
 
@@ -21,7 +21,7 @@ enum Command {
 pub fn run(arguments: &Arguments) -> u8 {
     match arguments.command {
         Command::New => {
-            let key = format!("sk_{}", random_base62(40, rand::random));
+            let key = format!("sk_{}", random_base62(40, rand::random_iter()));
             let digest = hex(&KeyDigest::of(key.as_bytes()).0);
             println!("key: {key}");
             println!("sha256: {digest}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cli::exit::{OK, fail};
 
-/// Ask a running gateway.
+/// Ask a running gateway whether it takes calls.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]

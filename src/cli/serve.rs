@@ -10,7 +10,7 @@ use crate::cli::exit::{FAILED, OK, fail};
 use crate::source;
 use crate::telemetry::log::{self, LogSink};
 
-/// Run the gateway.
+/// Run the gateway until SIGTERM or Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The configuration file

@@ -14,7 +14,7 @@ use crate::source;
 /// Bound on a body that is read from stdin.
 const BODY_LIMIT: u64 = 16 << 20;
 
-/// Print the headers that sign the body on stdin.
+/// Print the header lines that sign the body on stdin.
 #[derive(Debug, clap::Args)]
 pub struct SignArguments {
     #[command(flatten)]
@@ -133,7 +133,7 @@ impl KeyArguments {
 
 fn read_secret(path: &Path) -> Result<crate::model::secret::Secret, u8> {
     let secret = source::lookup(&Source::File(path.to_owned()));
-    let fault = |error: SourceError| fail(&format!("the secret file {}: {error}", path.display()));
+    let fault = |error: SourceError| fail(&format!("the secret file `{}` {error}", path.display()));
     Ok(secret.map_err(fault)?.without_line_end())
 }
 

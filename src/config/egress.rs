@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::context::{Context, SecretProblem};
+use crate::config::finding::steps;
 use crate::config::given::Given;
 use crate::config::leaf::{Day, Ports};
 use crate::config::raw::{
@@ -146,11 +147,6 @@ fn rules(
             None
         }
     }
-}
-
-/// `exceptions[0].cidrs[1]` as steps.
-pub fn steps(path: &str) -> Vec<&str> {
-    path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect()
 }
 
 fn tls(context: &Context<'_>, given: &Given<RawTls>) -> TlsSettings {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::config::yaml::{Document, NodeId, Position, push_index, push_key};
+use crate::config::yaml::{Document, Fault, NodeId, Position, push_index, push_key};
 
 /// One thing that is wrong, or looks wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -23,6 +23,12 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// What is wrong with a text itself.
+    pub fn of_fault(file: &str, fault: Fault) -> Self {
+        let Position { line, column } = fault.position;
+        Self { file: file.to_owned(), line, column, path: fault.path, message: fault.message }
+    }
+
     /// The line that `check` prints for something that works but looks wrong.
     pub fn as_warning(&self) -> String {
         format!("{}warning: {}", self.place(), self.message)
@@ -102,6 +108,11 @@ impl<'d> Report<'d> {
         self.errors.borrow_mut().push(self.finding_below(node, steps, message));
     }
 
+    /// The same for a path such as `exceptions[0].cidrs[1]`.
+    pub fn error_at_path(&self, node: NodeId, path: &str, message: impl Into<String>) {
+        self.error_below(node, &steps(path), message);
+    }
+
     /// Something below the value works but looks wrong.
     pub fn warn_below(&self, node: NodeId, steps: &[&str], message: impl Into<String>) {
         self.warnings.borrow_mut().push(self.finding_below(node, steps, message));
@@ -145,4 +156,9 @@ impl<'d> Report<'d> {
         let path = self.document.path(node);
         Finding { file: self.file.clone(), line, column, path, message: message.into() }
     }
+}
+
+/// `exceptions[0].cidrs[1]` as steps.
+pub fn steps(path: &str) -> Vec<&str> {
+    path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect()
 }

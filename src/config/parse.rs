@@ -28,17 +28,11 @@ pub fn parse(
     environment: &Environment<'_>,
 ) -> Result<Snapshot, ConfigErrors> {
     let (document, faults) = Document::parse(text);
-    let faults = faults.into_iter().map(|fault| Finding {
-        file: file.to_owned(),
-        line: fault.position.line,
-        column: fault.position.column,
-        path: fault.path,
-        message: fault.message,
-    });
+    let faults = faults.into_iter().map(|fault| Finding::of_fault(file, fault)).collect();
     let Some(document) = document else {
-        return Err(ConfigErrors { errors: faults.collect(), warnings: Vec::new() });
+        return Err(ConfigErrors { errors: faults, warnings: Vec::new() });
     };
-    let report = Report::new(file.to_owned(), faults.collect(), &document);
+    let report = Report::new(file.to_owned(), faults, &document);
     let raw: Given<RawConfig> = read::read(&report, LATER);
     let snapshot = raw.found().and_then(|(raw, root)| {
         let strict = environment.strict || raw.strict.get() == Some(&true);
@@ -110,20 +104,18 @@ fn profiles(context: &Context<'_>, given: &Given<Vec<Given<RawProfile>>>) -> Pro
             );
             continue;
         };
-        match (profile::compile(raw), profiles.by_name.entry(raw.name.clone())) {
+        let compiled = profile::compile(context.report, node, raw);
+        let Some((name, name_node)) = raw.name.found() else { continue };
+        match (compiled, profiles.by_name.entry(name.clone())) {
             (_, Entry::Occupied(_)) => {
-                let message =
-                    format!("another profile is named `{}` too, choose another name", raw.name);
-                context.report.error_below(node, &["name"], message);
+                let message = format!("another profile is named `{name}` too, choose another name");
+                context.report.error(name_node, message);
             }
-            (Ok(profile), Entry::Vacant(place)) => {
+            (Some(profile), Entry::Vacant(place)) => {
                 place.insert(Arc::new(profile));
             }
-            (Err(faults), Entry::Vacant(_)) => {
-                for fault in faults {
-                    context.report.error_below(node, &egress::steps(&fault.path), fault.message);
-                }
-                profiles.broken.insert(raw.name.clone());
+            (None, Entry::Vacant(_)) => {
+                profiles.broken.insert(name.clone());
             }
         }
     }

@@ -3,8 +3,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::config::finding::{ConfigErrors, Finding, Report};
+use crate::config::given::Given;
 use crate::config::leaf::{Size, Span};
-use crate::model::outcome::Effect;
+use crate::config::raw_tool::RawEffect;
+use crate::config::read;
+use crate::config::yaml::{Document, NodeId};
 use crate::policy::answer::ErrorBody;
 use crate::policy::header::HeaderText;
 use crate::policy::profile_fault::ProfileFault;
@@ -24,37 +28,37 @@ pub const BUILTIN_PROFILES: &[(&str, &str)] = &[
 ];
 
 /// A wire format: its limits, its headers, its body and how it is signed.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = [
+    "name", "names", "schema", "policy", "timeout", "result_max_bytes", "retry", "headers", "body"
+]))]
 pub struct RawProfile {
     /// What tools call it by: a-z, 0-9 and `-`.
-    pub name: String,
+    pub name: Given<String>,
     /// A regular expression that the names of its tools match as a whole.
-    pub names: String,
+    pub names: Given<String>,
     /// Which JSON Schema its tools' parameters may use.
-    pub schema: RawDialect,
+    pub schema: Given<RawDialect>,
     /// The policy of a tool that names none.
-    pub policy: RawPolicy,
+    pub policy: Given<RawEffect>,
     /// Bounds on one attempt, from the name lookup to the last byte of the answer.
-    pub timeout: RawTimeout,
+    pub timeout: Given<RawTimeout>,
     /// A longer result is cut.
-    pub result_max_bytes: Size,
+    pub result_max_bytes: Given<Size>,
     /// How often, and after which failures, a request is sent again.
-    pub retry: RawRetry,
-    /// Which error bodies the model reads.
-    #[serde(default)]
-    pub error_body: RawErrorBody,
+    pub retry: Given<RawRetry>,
+    /// Which error bodies the model reads; default never.
+    pub error_body: Given<RawErrorBody>,
     /// Every header in order and letter case: `Host` first, `Content-Length` last, `$own` where the tool's own go.
-    pub headers: Vec<HeaderText>,
-    /// How `$idempotency_key` is written in a header.
-    #[serde(default)]
-    pub idempotency_key: KeyForm,
+    pub headers: Given<Vec<Given<HeaderText>>>,
+    /// How `$idempotency_key` is written in a header; default bare.
+    pub idempotency_key: Given<KeyForm>,
     /// The body: JSON with slots such as `$arguments`; `$slot?` leaves its key out when the call brings nothing for it.
     #[schemars(with = "serde_json::Value")]
-    pub body: TemplateText,
+    pub body: Given<TemplateText>,
     /// How the body is signed; absent: it is not.
-    #[serde(default)]
-    pub signature: Option<SchemeText>,
+    pub signature: Given<SchemeText>,
 }
 
 /// Which JSON Schema is taken.
@@ -67,49 +71,35 @@ pub enum RawDialect {
     Subset,
 }
 
-/// Whether a call may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawPolicy {
-    /// It runs.
-    Allow,
-    /// The person is asked first.
-    AskFirst,
-    /// It does not run.
-    Deny,
-    /// An operator decides.
-    RequireApproval,
-}
-
 /// Bounds on one attempt.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["default", "min", "max"]))]
 pub struct RawTimeout {
     /// Where the tool says nothing.
-    pub default: Span,
+    pub default: Given<Span>,
     /// The least that a tool may ask for.
-    pub min: Span,
+    pub min: Given<Span>,
     /// The most that a tool may ask for.
-    pub max: Span,
+    pub max: Given<Span>,
 }
 
 /// How often, and after which failures, a request is sent again.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["attempts"]))]
 pub struct RawRetry {
     /// Attempts in all, the first one included.
-    pub attempts: u32,
+    pub attempts: Given<u32>,
     /// `network`, `5xx` (all but 501 and 505), or a status. What is not safe to repeat is not repeated all the same.
-    #[serde(default)]
-    pub on: Vec<RawCondition>,
+    pub on: Given<Vec<Given<RawCondition>>>,
     /// Whether the tool can tell a repeat, by a key or id that is the same on every attempt.
-    #[serde(default)]
-    pub repeat_key: bool,
+    pub repeat_key: Given<bool>,
 }
 
 /// A failure after which a request is sent again.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "`network`, `5xx` or a status such as 503")]
+#[serde(untagged, expecting = "must be `network`, `5xx` or a status such as 503")]
 pub enum RawCondition {
     /// An answer with this status.
     Status(u16),
@@ -118,77 +108,133 @@ pub enum RawCondition {
 }
 
 /// Which error bodies the model reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum RawErrorBody {
     /// Those of 4xx answers.
     #[serde(rename = "4xx")]
     ClientErrors,
     /// None.
-    #[default]
     #[serde(rename = "never")]
     Never,
 }
 
-/// Checks and compiles a profile; all faults at once.
-pub fn compile(raw: &RawProfile) -> Result<WireProfile, Vec<ProfileFault>> {
-    let mut retry = RetryPolicy {
-        attempts: raw.retry.attempts,
-        repeat_key: raw.retry.repeat_key,
-        ..RetryPolicy::default()
-    };
-    let mut faults = Vec::new();
-    for (at, condition) in raw.retry.on.iter().enumerate() {
-        let wanted = match condition {
-            RawCondition::Status(status) => retry.want(&status.to_string()),
-            RawCondition::Word(word) => retry.want(word),
-        };
-        if let Err(unknown) = wanted {
-            faults.push(ProfileFault::new(format!("retry.on[{at}]"), unknown.to_string()));
-        }
-    }
+/// Compiles a profile that stands at `node`, and reports whatever is wrong. Where a field could not be read there is no
+/// profile, and what the fields mean together is not judged.
+pub fn compile(report: &Report<'_>, node: NodeId, raw: &RawProfile) -> Option<WireProfile> {
+    let fields = Fields { report, map: node };
+    let name = fields.required("name", &raw.name);
+    let names = fields.required("names", &raw.names);
+    let schema = fields.required("schema", &raw.schema);
+    let policy = fields.required("policy", &raw.policy);
+    let timeout = fields.required("timeout", &raw.timeout).zip(raw.timeout.node());
+    let timeout = timeout.and_then(|(raw, map)| timeout_bounds(&Fields { report, map }, raw));
+    let result_max_bytes = fields.required("result_max_bytes", &raw.result_max_bytes);
+    let retry = fields.required("retry", &raw.retry).zip(raw.retry.node());
+    let retry = retry.and_then(|(raw, map)| retry_policy(&Fields { report, map }, raw));
+    let headers = fields.required("headers", &raw.headers).and_then(|list| every(list));
+    let body = fields.required("body", &raw.body);
     let parts = WireParts {
-        name: raw.name.clone(),
-        names: raw.names.clone(),
-        dialect: match raw.schema {
+        name: name?.clone(),
+        names: names?.clone(),
+        dialect: match schema? {
             RawDialect::Full => Dialect::Full,
             RawDialect::Subset => Dialect::Subset,
         },
-        default_policy: match raw.policy {
-            RawPolicy::Allow => Effect::Allow,
-            RawPolicy::AskFirst => Effect::AskFirst,
-            RawPolicy::Deny => Effect::Deny,
-            RawPolicy::RequireApproval => Effect::RequireApproval,
+        default_policy: policy?.effect(),
+        timeout: timeout?,
+        result_limit: result_max_bytes?.0,
+        retry: retry?,
+        error_body: match optional(&raw.error_body)? {
+            Some(RawErrorBody::ClientErrors) => ErrorBody::ClientErrors,
+            Some(RawErrorBody::Never) | None => ErrorBody::Never,
         },
-        timeout: TimeoutBounds {
-            default: raw.timeout.default.0,
-            min: raw.timeout.min.0,
-            max: raw.timeout.max.0,
-        },
-        result_limit: raw.result_max_bytes.0,
-        retry,
-        error_body: match raw.error_body {
-            RawErrorBody::ClientErrors => ErrorBody::ClientErrors,
-            RawErrorBody::Never => ErrorBody::Never,
-        },
-        headers: raw.headers.clone(),
-        key_form: raw.idempotency_key,
-        body: raw.body.clone(),
-        signature: raw.signature.clone(),
+        headers: headers?,
+        key_form: optional(&raw.idempotency_key)?.unwrap_or_default(),
+        body: body?.clone(),
+        signature: optional(&raw.signature)?,
     };
-    match parts.compile() {
-        Ok(profile) if faults.is_empty() => Ok(profile),
-        Ok(_) => Err(faults),
-        Err(more) => Err(faults.into_iter().chain(more).collect()),
+    let report_fault = |fault: ProfileFault| report.error_at_path(node, &fault.path, fault.message);
+    parts.compile().map_err(|faults| faults.into_iter().for_each(report_fault)).ok()
+}
+
+/// Compiles a profile that is a document of its own.
+pub fn parse(file: &str, yaml: &str) -> Result<WireProfile, ConfigErrors> {
+    let (document, faults) = Document::parse(yaml);
+    let faults = faults.into_iter().map(|fault| Finding::of_fault(file, fault)).collect();
+    let Some(document) = document else {
+        return Err(ConfigErrors { errors: faults, warnings: Vec::new() });
+    };
+    let report = Report::new(file.to_owned(), faults, &document);
+    let raw: Given<RawProfile> = read::read(&report, &[]);
+    let profile = raw.found().and_then(|(raw, node)| compile(&report, node, raw));
+    let (errors, warnings) = report.into_findings();
+    match profile {
+        Some(profile) if errors.is_empty() => Ok(profile),
+        _ => Err(ConfigErrors { errors, warnings }),
     }
 }
 
 /// The shipped profiles, compiled, in the order of [`BUILTIN_PROFILES`].
 pub fn builtin() -> Vec<WireProfile> {
-    let read = |&(name, yaml): &(&str, &str)| {
-        let raw = serde_saphyr::from_str::<RawProfile>(yaml).expect(name);
-        compile(&raw).expect(name)
-    };
-    BUILTIN_PROFILES.iter().map(read).collect()
+    BUILTIN_PROFILES.iter().map(|(name, yaml)| parse(name, yaml).expect(name)).collect()
+}
+
+/// The fields of one mapping.
+struct Fields<'r> {
+    report: &'r Report<'r>,
+    map: NodeId,
+}
+
+impl Fields<'_> {
+    /// A field that has to be there; `None` where it is not or is wrong, both reported.
+    fn required<'g, T>(&self, key: &str, given: &'g Given<T>) -> Option<&'g T> {
+        if given.node().is_none() {
+            self.report.missing(self.map, key, "is missing");
+        }
+        given.get()
+    }
+}
+
+/// A field that may be absent; `None` where it is wrong, which is reported.
+fn optional<T: Clone>(given: &Given<T>) -> Option<Option<T>> {
+    match (given.node(), given.get()) {
+        (Some(_), None) => None,
+        (_, value) => Some(value.cloned()),
+    }
+}
+
+/// The items of a list; `None` where one is wrong, which is reported.
+fn every<T: Clone>(list: &[Given<T>]) -> Option<Vec<T>> {
+    let items = list.iter().map(optional).collect::<Option<Vec<_>>>()?;
+    Some(items.into_iter().flatten().collect())
+}
+
+fn timeout_bounds(fields: &Fields<'_>, raw: &RawTimeout) -> Option<TimeoutBounds> {
+    let [default, min, max] = [("default", &raw.default), ("min", &raw.min), ("max", &raw.max)]
+        .map(|(key, given)| fields.required(key, given));
+    Some(TimeoutBounds { default: default?.0, min: min?.0, max: max?.0 })
+}
+
+fn retry_policy(fields: &Fields<'_>, raw: &RawRetry) -> Option<RetryPolicy> {
+    let attempts = fields.required("attempts", &raw.attempts);
+    let repeat_key = optional(&raw.repeat_key);
+    let list = optional(&raw.on)?.unwrap_or_default();
+    let mut policy = RetryPolicy::default();
+    for (condition, node) in list.iter().filter_map(Given::found) {
+        let wanted = match condition {
+            RawCondition::Status(status) => policy.want(&status.to_string()),
+            RawCondition::Word(word) => policy.want(word),
+        };
+        if let Err(unknown) = wanted {
+            fields.report.error(node, unknown.to_string());
+        }
+    }
+    every(&list)?;
+    Some(RetryPolicy {
+        attempts: *attempts?,
+        repeat_key: repeat_key?.unwrap_or_default(),
+        ..policy
+    })
 }
 
 #[cfg(test)]

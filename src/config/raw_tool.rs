@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::config::given::{Entries, Given, OneOf};
 use crate::config::leaf::{Moment, Size, Span, Verbatim};
+use crate::model::outcome::Effect;
 
 /// One tool.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -92,7 +93,7 @@ pub enum RawLast {
     Previous,
 }
 
-/// An effect.
+/// Whether a call may run.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RawEffect {
@@ -104,6 +105,18 @@ pub enum RawEffect {
     Deny,
     /// An operator decides.
     RequireApproval,
+}
+
+impl RawEffect {
+    /// What it means.
+    pub fn effect(self) -> Effect {
+        match self {
+            Self::Allow => Effect::Allow,
+            Self::AskFirst => Effect::AskFirst,
+            Self::Deny => Effect::Deny,
+            Self::RequireApproval => Effect::RequireApproval,
+        }
+    }
 }
 
 /// A tool's policy in its long form.

@@ -18,7 +18,7 @@ pub type Later = [(&'static str, &'static [&'static str])];
 
 /// Reads the whole document; what is wrong goes into the report.
 pub fn read<T: de::DeserializeOwned>(report: &Report<'_>, later: &Later) -> Given<T> {
-    let reader = Reader { report, later, node: report.document.root() };
+    let reader = Reader { report, later, node: report.document.root(), is_item: false };
     Given::deserialize(reader).unwrap_or_default()
 }
 
@@ -114,6 +114,8 @@ struct Reader<'de> {
     report: &'de Report<'de>,
     later: &'de Later,
     node: NodeId,
+    /// Whether the value stands in a list.
+    is_item: bool,
 }
 
 impl<'de> Reader<'de> {
@@ -122,7 +124,7 @@ impl<'de> Reader<'de> {
     }
 
     fn at(self, node: NodeId) -> Self {
-        Self { node, ..self }
+        Self { node, is_item: false, ..self }
     }
 
     /// Reports the keys that a struct does not have, and gives the entries that it has.
@@ -219,7 +221,13 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match (name, self.kind()) {
-            (GIVEN, Kind::Null) => visitor.visit_none(),
+            (GIVEN, Kind::Null) => {
+                // Left out without a word, it could empty a list that is a bound.
+                if self.is_item {
+                    self.report.error(self.node, "is empty, write a value or take the item out");
+                }
+                visitor.visit_none()
+            }
             (GIVEN, _) => visitor.visit_seq(GivenParts { reader: self, first: true }),
             (ONE_OF, kind) => {
                 let long = matches!(kind, Kind::Map(_));
@@ -300,7 +308,8 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        self.rest.next().map(|item| seed.deserialize(self.reader.at(*item))).transpose()
+        let Some(item) = self.rest.next() else { return Ok(None) };
+        seed.deserialize(Reader { is_item: true, ..self.reader.at(*item) }).map(Some)
     }
 }
 

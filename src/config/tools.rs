@@ -8,7 +8,7 @@ use crate::config::context::{Context, SecretProblem};
 use crate::config::egress::Egress;
 use crate::config::given::{Entries, Given, OneOf};
 use crate::config::leaf::{Moment, Size, Span, Verbatim};
-use crate::config::raw_tool::{RawEffect, RawHeader, RawLast, RawReference, RawSecret, RawTool};
+use crate::config::raw_tool::{RawHeader, RawLast, RawReference, RawSecret, RawTool};
 use crate::config::read::choice;
 use crate::config::snapshot::{Signing, Tool};
 use crate::config::yaml::NodeId;
@@ -434,10 +434,10 @@ impl Compiler<'_> {
                 (own.map(|(effect, _)| effect), shadow.map(|(effect, _)| effect))
             }
         };
-        let own = own.map_or(profile.default_policy, effect);
+        let own = own.map_or(profile.default_policy, |effect| effect.effect());
         let ask_first = self.raw.ask_first.get() == Some(&true);
         let effect_in_force = if ask_first { own.max(Effect::AskFirst) } else { own };
-        ToolPolicy { effect: effect_in_force, shadow: shadow.map(effect) }
+        ToolPolicy { effect: effect_in_force, shadow: shadow.map(|effect| effect.effect()) }
     }
 
     fn result_limit(&self, profile: &WireProfile) -> usize {
@@ -468,15 +468,6 @@ impl Compiler<'_> {
             }
         }
         list.iter().filter_map(Given::get).cloned().collect()
-    }
-}
-
-fn effect(raw: &RawEffect) -> Effect {
-    match raw {
-        RawEffect::Allow => Effect::Allow,
-        RawEffect::AskFirst => Effect::AskFirst,
-        RawEffect::Deny => Effect::Deny,
-        RawEffect::RequireApproval => Effect::RequireApproval,
     }
 }
 

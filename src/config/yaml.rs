@@ -246,8 +246,13 @@ impl<'t> Builder<'t> {
                 _ => return Err(fault(Position::of(&span), "is not valid YAML")),
             }
         }
-        // An empty text is an empty mapping: what is missing is then said by name.
-        root.map_or_else(|| self.push(Position::START, None, Kind::Map(Vec::new())), Ok)
+        let root = root.map_or_else(|| self.push(Position::START, None, Kind::Null), Ok)?;
+        // An empty document is an empty mapping: what is missing is then said by name.
+        let kind = &mut self.nodes[root.0].kind;
+        if *kind == Kind::Null {
+            *kind = Kind::Map(Vec::new());
+        }
+        Ok(root)
     }
 
     fn push(&mut self, position: Position, parent: Parent, kind: Kind) -> Result<NodeId, Fault> {

@@ -10,9 +10,12 @@ use crate::net::resolve::ResolveError;
 use crate::policy::address::Refusal;
 use crate::policy::answer::AnswerError;
 use crate::policy::retry::AttemptEnd;
-use crate::telemetry::labels::{AttemptResult, Phase};
+use crate::telemetry::labels::{AttemptResult, Phase, RetryReason};
 
 const UNREACHABLE: &str = "The tool's server could not be reached.";
+const CANCELLED: &str = "The call was cancelled.";
+/// Bytes of a redirect's target in the operator's log.
+const LOCATION_SHOWN: usize = 200;
 const UNREADABLE: &str = "The tool's answer could not be read.";
 
 /// One attempt without a result.
@@ -87,11 +90,12 @@ impl AttemptFailure {
         let network = |end, result| Self::network(end, result, Sent::NotSent, reason.clone());
         match error.kind {
             ConnectErrorKind::Certificate => network(AttemptEnd::Certificate, AttemptResult::Tls),
-            ConnectErrorKind::Connect
-            | ConnectErrorKind::ConnectTimeout
-            | ConnectErrorKind::Exhausted => network(AttemptEnd::Connect, AttemptResult::Connect),
+            ConnectErrorKind::Connect | ConnectErrorKind::ConnectTimeout => {
+                network(AttemptEnd::Connect, AttemptResult::Connect)
+            }
             ConnectErrorKind::DeadlineInConnect => Self::too_late(Phase::Connect, allowed),
             ConnectErrorKind::DeadlineInTls => Self::too_late(Phase::Tls, allowed),
+            ConnectErrorKind::Exhausted => Self::overloaded(reason.clone()),
             ConnectErrorKind::PeerMismatch => network(AttemptEnd::Blocked, AttemptResult::Connect),
             ConnectErrorKind::Tls => network(AttemptEnd::TlsHandshake, AttemptResult::Tls),
         }
@@ -107,19 +111,18 @@ impl AttemptFailure {
                 (true, None) => AttemptEnd::Broken,
                 (true, Some(_)) => AttemptEnd::BodyBroken,
             };
-            Self::network(end, result, sent, reason.clone())
+            Self::network(end, result, sent, reason.clone()).with_status(error.status)
         };
         let unreadable = |detail| {
             let failure = Failure {
                 detail: Some(detail),
                 sent,
-                http_status: error.status,
                 ..Failure::not_sent(FailureCode::BadBody, UNREADABLE)
             };
             let result = Some(AttemptResult::BadBody);
             Self::new(AttemptEnd::Unreadable, result, failure, reason.clone())
         };
-        match error.kind {
+        let mut made = match error.kind {
             ExchangeErrorKind::Closed | ExchangeErrorKind::Unsent => broken(AttemptResult::Closed),
             ExchangeErrorKind::Framing => unreadable("framing"),
             ExchangeErrorKind::Head => unreadable("head"),
@@ -130,8 +133,11 @@ impl AttemptFailure {
             }
             ExchangeErrorKind::Timeout(ExchangePhase::Body) => {
                 Self::timeout(AttemptEnd::BodyTimeout, Phase::Body, allowed, sent)
+                    .with_status(error.status)
             }
-        }
+        };
+        made.failure.http_status = error.status;
+        made
     }
 
     /// A whole head with a status other than 2xx.
@@ -139,6 +145,7 @@ impl AttemptFailure {
         status: u16,
         tool_message: Option<String>,
         retry_after: Option<Duration>,
+        location: Option<&[u8]>,
     ) -> Self {
         let (code, message) = if is_redirect(status) {
             let text = "The tool answered with a redirect, which is not followed.".to_owned();
@@ -157,7 +164,13 @@ impl AttemptFailure {
             tool_message,
             ..Failure::not_sent(code, message)
         };
-        let reason = format!("status {status}");
+        let reason = match location {
+            Some(location) => {
+                let shown = &location[..location.len().min(LOCATION_SHOWN)];
+                format!("status {status} with location {}", shown.escape_ascii())
+            }
+            None => format!("status {status}"),
+        };
         let made = Self::new(AttemptEnd::Status(status), Some(result), failure, reason);
         Self { retry_after, ..made }
     }
@@ -174,11 +187,27 @@ impl AttemptFailure {
         Self::new(AttemptEnd::Unreadable, result, failure, error.to_string())
     }
 
-    /// The runtime hung up before anything was sent.
+    /// This machine has no descriptor or port left: not the tool's fault.
+    fn overloaded(reason: String) -> Self {
+        let text = "Too many calls are running; try again in 1 s.";
+        let failure = Failure::not_sent(FailureCode::Overloaded, text);
+        let made = Self::new(AttemptEnd::Connect, None, failure, reason);
+        Self { retry_after: Some(Duration::from_secs(1)), ..made }
+    }
+
+    /// The runtime hung up, or the gateway ended, before anything was sent.
     pub fn cancelled() -> Self {
-        let failure = Failure::not_sent(FailureCode::Cancelled, "The call was cancelled.");
+        let failure = Failure::not_sent(FailureCode::Cancelled, CANCELLED);
         let reason = "the caller went away".to_owned();
-        Self::new(AttemptEnd::Blocked, None, failure, reason)
+        Self::new(AttemptEnd::Unsent, None, failure, reason)
+    }
+
+    /// The gateway ended while the tool had the request.
+    pub fn cut_off() -> Self {
+        let failure =
+            Failure { sent: Sent::Unknown, ..Failure::not_sent(FailureCode::Cancelled, CANCELLED) };
+        let reason = "the gateway ends".to_owned();
+        Self::new(AttemptEnd::ResponseTimeout, Some(AttemptResult::Timeout), failure, reason)
     }
 
     /// The request could not be written down: nothing was sent.
@@ -186,6 +215,11 @@ impl AttemptFailure {
         let failure =
             Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.");
         Self::new(AttemptEnd::Blocked, None, failure, reason)
+    }
+
+    fn with_status(mut self, status: Option<u16>) -> Self {
+        self.failure.http_status = status;
+        self
     }
 
     fn network(end: AttemptEnd, result: AttemptResult, sent: Sent, reason: String) -> Self {
@@ -209,11 +243,23 @@ impl AttemptFailure {
     }
 
     /// The reason of a retry after this attempt: the label of `retries_total`.
-    pub fn retry_reason(&self) -> &'static str {
+    pub fn retry_reason(&self) -> RetryReason {
         match self.end {
-            AttemptEnd::Status(500..) => "5xx",
-            AttemptEnd::Status(_) => "status",
-            _ => self.result.map_or("closed", AttemptResult::as_str),
+            AttemptEnd::Connect => RetryReason::Connect,
+            AttemptEnd::Dns | AttemptEnd::NoSuchName => RetryReason::Dns,
+            AttemptEnd::Certificate | AttemptEnd::TlsHandshake => RetryReason::Tls,
+            AttemptEnd::Status(500..) => RetryReason::ServerError,
+            AttemptEnd::Status(_) => RetryReason::Status,
+            AttemptEnd::Blocked
+            | AttemptEnd::BodyBroken
+            | AttemptEnd::BodyTimeout
+            | AttemptEnd::Broken
+            | AttemptEnd::ResponseTimeout
+            | AttemptEnd::Unreadable
+            | AttemptEnd::Unsent => match self.result {
+                Some(AttemptResult::Reset) => RetryReason::Reset,
+                _ => RetryReason::Closed,
+            },
         }
     }
 }
@@ -258,7 +304,7 @@ mod tests {
             (404, FailureCode::HttpStatus),
             (503, FailureCode::HttpStatus),
         ] {
-            let made = AttemptFailure::status(status, None, None);
+            let made = AttemptFailure::status(status, None, None, None);
             assert_eq!(made.failure.code, code, "{status}");
             assert_eq!(made.failure.sent, Sent::Answered);
             assert_eq!(made.failure.http_status, Some(status));
@@ -267,10 +313,25 @@ mod tests {
 
     #[test]
     fn retry_reasons_are_the_contract_s_set() {
-        let reason = |status| AttemptFailure::status(status, None, None).retry_reason();
+        let reason =
+            |status| AttemptFailure::status(status, None, None, None).retry_reason().as_str();
         assert_eq!((reason(503), reason(429)), ("5xx", "status"));
+        for phase in [Phase::Dns, Phase::Connect, Phase::Tls] {
+            let late = AttemptFailure::too_late(phase, Duration::from_secs(1));
+            assert_eq!(late.retry_reason().as_str(), phase.as_str());
+        }
         let late = AttemptFailure::too_late(Phase::Dns, Duration::from_secs(1));
         assert_eq!(late.failure.message, "The tool did not answer within 1 s.");
         assert_eq!(late.failure.detail, Some("dns"));
+        assert_eq!(late.retry_reason(), RetryReason::Dns);
+    }
+
+    #[test]
+    fn a_redirect_s_target_is_cut_and_escaped_for_the_log() {
+        let target = format!("https://10.0.0.5/\n{}", "x".repeat(500));
+        let made = AttemptFailure::status(302, None, None, Some(target.as_bytes()));
+        assert!(made.reason.starts_with("status 302 with location https://10.0.0.5/\\nxxx"));
+        assert!(made.reason.len() < 240, "{}", made.reason);
+        assert!(!made.failure.message.contains("10.0.0.5"));
     }
 }

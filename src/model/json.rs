@@ -60,7 +60,7 @@ pub fn read_object(raw: &str) -> Result<Arguments, JsonError> {
 /// Reads any document; duplicate keys are refused at every depth.
 pub fn read_value(raw: &str) -> Result<Value, JsonError> {
     // Before the parser, whose own error for this case has no name.
-    if measure(raw).depth > MAX_DEPTH {
+    if is_too_deep(raw) {
         return Err(JsonError::TooDeep { limit: MAX_DEPTH });
     }
     let mut path = Vec::new();
@@ -80,6 +80,12 @@ pub fn read_value(raw: &str) -> Result<Value, JsonError> {
 /// Refuses a document that is not JSON or has a duplicate key anywhere.
 pub fn check_unique_keys(raw: &str) -> Result<(), JsonError> {
     read_value(raw).map(drop)
+}
+
+/// Whether a text is nested deeper than it may be. Few texts have brackets enough, which is quickly seen.
+pub fn is_too_deep(text: &str) -> bool {
+    let opening = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    opening > MAX_DEPTH && measure(text).depth > MAX_DEPTH
 }
 
 /// How large a document is, without reading it.

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
-
 use crate::model::id::{CallId, IdempotencyKey};
+use crate::model::json_text::JsonText;
 
 /// The state of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,6 +126,8 @@ failure_codes! {
     NotAllowedForKey = "not_allowed_for_key", Refused, Caller;
     /// A secret of the tool is missing.
     NotConfigured = "not_configured", Failed, Gateway;
+    /// This machine has nothing left to call with.
+    Overloaded = "overloaded", Refused, Gateway;
     /// A 3xx, which is not followed.
     Redirect = "redirect", Failed, Upstream;
     /// The attempt's time ran out.
@@ -205,7 +206,7 @@ pub struct AttemptRecord {
 #[derive(Debug, Clone)]
 pub enum ToolResult {
     /// The JSON value as it came.
-    Json(Box<RawValue>),
+    Json(JsonText),
     /// An empty body.
     Null,
     /// A text answer, or a JSON answer that was cut.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Method, Request, Uri, Version};
 use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
@@ -39,6 +39,9 @@ pub struct Outbound {
     pub body: Bytes,
 }
 
+/// How long the body of a failed answer is waited for.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(1);
+
 /// How much is read.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadLimits {
@@ -61,6 +64,8 @@ pub struct RawAnswer {
     pub body: Bytes,
     /// Whether the body ended within the limit. Without 2xx, a body that broke is only not whole.
     pub whole: bool,
+    /// Whether the connection can take another request as it is: hyper answers an HTTP/1.0 server in kind.
+    pub reusable: bool,
     /// The length that the head announces.
     pub content_length: Option<u64>,
     /// From the start of the exchange to the whole head.
@@ -238,6 +243,8 @@ impl HttpConnection {
         let success = parts.status.is_success();
         let limit = if success { limits.result_limit } else { limits.error_limit };
         let mut kept = Kept::default();
+        // A failed answer is known by its head: its body may not hold it up for long.
+        let deadline = if success { deadline } else { deadline.min(headed + ERROR_BODY_TIME) };
         let end = if (limits.wants_body)(status, &parts.headers) {
             timeout_at(deadline, read_body(driver, &mut body, &mut kept, limit)).await
         } else {
@@ -262,6 +269,7 @@ impl HttpConnection {
             headers: parts.headers,
             body: kept.finish(limit),
             whole,
+            reusable: whole && parts.version == Version::HTTP_11,
             content_length,
             first_byte: headed - begun,
             body_time: clock.now() - headed,

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -105,6 +105,8 @@ pub struct Servers {
     /// Where the next question goes first: the last one that answered.
     preferred: AtomicUsize,
     rounds: u32,
+    /// How much longer the second family may take once the first has answered.
+    patience: Duration,
 }
 
 struct Stub {
@@ -123,7 +125,12 @@ impl Servers {
         if stubs.is_empty() {
             return Err(ResolverError::NoServers);
         }
-        Ok(Self { stubs, preferred: AtomicUsize::new(0), rounds: settings.attempts.max(1) })
+        Ok(Self {
+            stubs,
+            preferred: AtomicUsize::new(0),
+            rounds: settings.attempts.max(1),
+            patience: settings.timeout,
+        })
     }
 
     /// Asks for A and AAAA at the same time. One family is enough.
@@ -137,15 +144,42 @@ impl Servers {
             message: format!("`{name}` is no DNS name: {error}"),
             ttl: NEGATIVE_TTL,
         })?;
-        let (v6, v4) = tokio::join!(
-            self.family(&absolute, RecordType::AAAA),
-            self.family(&absolute, RecordType::A)
-        );
+        let mut v6 = pin!(self.family(&absolute, RecordType::AAAA));
+        let mut v4 = pin!(self.family(&absolute, RecordType::A));
+        let (v6, v4) = tokio::select! {
+            found = &mut v6 => {
+                let other = self.other(&absolute, found.is_ok(), v4).await;
+                (found, other)
+            }
+            found = &mut v4 => {
+                let other = self.other(&absolute, found.is_ok(), v6).await;
+                (other, found)
+            }
+        };
         match (v6, v4) {
-            (Ok(v6), Ok(v4)) => Ok(v6.and(v4)),
+            // A first, always: of several refused addresses the first one gives the code.
+            (Ok(v6), Ok(v4)) => Ok(v4.and(v6)),
             (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
             (Err(v6), Err(v4)) => Err(v6.or_worse(v4)),
         }
+    }
+
+    /// The second family. Where the first one answered, silence about this one must not use up the call's time: some
+    /// servers drop what they are not asked for every day.
+    async fn other(
+        &self,
+        name: &Name,
+        first_answered: bool,
+        family: impl Future<Output = Result<Found, Miss>>,
+    ) -> Result<Found, Miss> {
+        if !first_answered {
+            return family.await;
+        }
+        let in_time = tokio::time::timeout(self.patience, family).await;
+        in_time.unwrap_or_else(|_| {
+            let message = format!("`{name}`: one family was not answered in time");
+            Err(Miss { kind: ResolveErrorKind::Timeout, message, ttl: FAILURE_TTL })
+        })
     }
 
     /// Asks one server after the other. Silence is asked again in the next round, an answer never is.

@@ -449,8 +449,8 @@ impl Lease {
         let case = &site.case;
         let answer = pooled.http.exchange(outbound, case, limits, deadline, &*pool.clock).await;
         match &answer {
-            Ok(answer) if answer.whole => pool.give_back(&site, pooled),
-            // A body that was cut is never drained.
+            Ok(answer) if answer.reusable => pool.give_back(&site, pooled),
+            // A body that was cut is never drained, and an HTTP/1.0 server is not asked again.
             Ok(_) => {}
             Err(error) => pool.learn(&site, reused, error),
         }

@@ -98,7 +98,7 @@ impl HickoryResolver {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outcome, and whether it was known before.
+    /// The outcome, and whether it took no question of this caller's own.
     async fn outcome(&self, name: &str) -> (Outcome, bool) {
         let flight = {
             let mut book = self.book();
@@ -116,9 +116,14 @@ impl HickoryResolver {
                 }
             }
         };
-        // A caller that goes away leaves the question to the next one who waits.
-        let outcome = flight.get_or_init(|| self.ask(name)).await;
-        (outcome.clone(), false)
+        // A caller that goes away leaves the question to the next one who waits. Whoever did not ask shares an answer.
+        let mut asked = false;
+        let ask = || {
+            asked = true;
+            self.ask(name)
+        };
+        let outcome = flight.get_or_init(ask).await.clone();
+        (outcome, !asked)
     }
 
     async fn ask(&self, name: &str) -> Outcome {

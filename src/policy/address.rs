@@ -123,9 +123,9 @@ impl EgressRules {
         }
     }
 
-    /// How many exceptions are in force.
-    pub fn exceptions_in_force(&self, unix_seconds: i64) -> usize {
-        self.rules.exceptions_in_force(unix_seconds)
+    /// The exceptions that are in force, each in words.
+    pub fn exceptions_in_force(&self, unix_seconds: i64) -> Vec<String> {
+        self.rules.exceptions_in_force(unix_seconds).map(ToString::to_string).collect()
     }
 
     /// One address that is the only one: it passes only if it is dialled, too.

@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
-use crate::model::json;
+use crate::model::json_text::JsonText;
 use crate::model::outcome::{Success, ToolResult};
 use crate::policy::truncate::{cut, note, prefix};
 
@@ -166,9 +164,11 @@ impl Media {
     /// The result that a whole body stands for.
     fn result(self, body: &[u8]) -> Result<ToolResult, AnswerError> {
         let text = self.decode(body)?;
+        if text.is_empty() {
+            return Ok(ToolResult::Null); // A byte order mark and nothing else.
+        }
         if matches!(self.shape, Shape::Json | Shape::Unknown)
-            && json::measure(&text).depth <= json::MAX_DEPTH
-            && let Ok(value) = serde_json::from_str::<Box<RawValue>>(&text)
+            && let Some(value) = JsonText::read(&text)
         {
             return Ok(ToolResult::Json(value));
         }

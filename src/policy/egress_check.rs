@@ -1,5 +1,6 @@
 //! The operator's egress settings, checked and compiled: what is wrong with them, and what only looks wrong.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -74,6 +75,21 @@ pub struct CompiledException {
     pub http: bool,
     /// The last day on which it counts, in days of Unix time.
     pub last_day: Option<i64>,
+}
+
+impl fmt::Display for CompiledException {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tools, hosts, cidrs, ports, http, .. } = self;
+        write!(f, "{} to {} at {}", tools.join(", "), list(hosts), list(cidrs))?;
+        if !ports.is_empty() {
+            write!(f, ", ports {}", list(ports))?;
+        }
+        f.write_str(if *http { ", plain http too" } else { "" })
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// One thing that is wrong with the settings.

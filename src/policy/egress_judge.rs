@@ -176,10 +176,13 @@ impl Compiled {
         self.ipv6 == Ipv6::Off && address.is_ipv6()
     }
 
-    /// How many exceptions are in force.
-    pub fn exceptions_in_force(&self, unix_seconds: i64) -> usize {
+    /// The exceptions that are in force.
+    pub fn exceptions_in_force(
+        &self,
+        unix_seconds: i64,
+    ) -> impl Iterator<Item = &CompiledException> {
         let day = unix_seconds.div_euclid(DAY_SECONDS);
-        self.exceptions.iter().filter(|exception| is_in_force(exception, day)).count()
+        self.exceptions.iter().filter(move |exception| is_in_force(exception, day))
     }
 
     /// `private_cidrs` make an address private, or what leads to one refused. Loopback and disguises stay what they are.

@@ -12,7 +12,7 @@ pub struct RetryPolicy {
     pub on_network: bool,
     /// Answers with these statuses.
     pub statuses: BTreeSet<u16>,
-    /// Whether an Idempotency-Key is sent, the same on every attempt.
+    /// Whether the receiver can tell a repeat, by a header that is the same on every attempt.
     pub repeat_key: bool,
 }
 
@@ -138,6 +138,8 @@ pub fn next(
     let least = match end {
         // Another request with this key is still running.
         AttemptEnd::Status(409) => retry_after.unwrap_or_default().max(CONFLICT_WAIT),
+        // Until then the resolver repeats its last failure without asking.
+        AttemptEnd::Dns => retry_after.unwrap_or_default().max(DNS_WAIT),
         _ => retry_after.unwrap_or_default(),
     };
     let (fixed, random) = halves(attempt.saturating_sub(1), jitter);
@@ -213,6 +215,8 @@ const CAP: Duration = Duration::from_secs(5);
 /// An attempt is not worth starting with less time than this.
 const LEAST_ATTEMPT: Duration = Duration::from_millis(100);
 
+/// The least wait after a failed lookup: as long as the resolver believes a failure.
+const DNS_WAIT: Duration = Duration::from_secs(1);
 /// The least wait after 409.
 const CONFLICT_WAIT: Duration = Duration::from_secs(1);
 

@@ -340,9 +340,9 @@ fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let decoded = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match (first, decoded) {
+        let digit = |at: usize| after.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+        let decoded = digit(0).zip(digit(1)).map(|(high, low)| high << 4 | low);
+        match (first, decoded.and_then(|byte| u8::try_from(byte).ok())) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
                 rest = after.get(2..).unwrap_or_default();

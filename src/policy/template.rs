@@ -3,13 +3,13 @@
 use std::fmt;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Number, Value};
 
 use crate::model::call::{CallContext, EndUser};
 use crate::model::id::{CallId, IdempotencyKey, ToolName};
+use crate::model::time::rfc3339;
 use crate::policy::profile_fault::ProfileFault;
 
 /// A profile's `body` as it is written: JSON whose keys keep their order.
@@ -274,10 +274,9 @@ impl Content<'_> {
             Self::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
             Self::Text(text) => write_text(Some(text), out),
             Self::Time(ms) => {
-                let ms = (*ms).clamp(0, Timestamp::MAX.as_second() * 1000);
-                let time =
-                    Timestamp::from_millisecond(ms).expect("clamped to what a timestamp holds");
-                out.extend_from_slice(format!("\"{time:.3}\"").as_bytes());
+                out.push(b'"');
+                out.extend_from_slice(rfc3339(*ms).as_bytes());
+                out.push(b'"');
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A request's body: bounded in size and time, and read field by field so that an error names its field.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -102,16 +103,20 @@ impl<'a, const N: usize> Fields<'a, N> {
     }
 
     /// A text of at most `limit` bytes without control characters.
-    pub fn text(&self, name: &'static str, limit: usize) -> Result<Option<String>, ApiError> {
+    pub fn text(&self, name: &'static str, limit: usize) -> Result<Option<Cow<'a, str>>, ApiError> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
-        let text: Option<String> = serde_json::from_str(raw.get()).ok();
-        let fits = |text: &String| {
+        let fits = |text: &Cow<'_, str>| {
             (1..=limit).contains(&text.len()) && !text.chars().any(char::is_control)
         };
-        text.filter(fits).map(Some).ok_or_else(|| {
+        string(raw).filter(fits).map(Some).ok_or_else(|| {
             let text = format!("must be a text of 1 to {limit} bytes without control characters");
             self.error(name, &text)
         })
+    }
+
+    /// The same, as a text of its own.
+    pub fn owned(&self, name: &'static str, limit: usize) -> Result<Option<String>, ApiError> {
+        Ok(self.text(name, limit)?.map(Cow::into_owned))
     }
 
     /// A whole number from `min` to `max`, written without fraction or exponent.
@@ -132,6 +137,15 @@ impl<'a, const N: usize> Fields<'a, N> {
     pub fn missing(&self, name: &str) -> ApiError {
         self.error(name, "is required")
     }
+}
+
+/// The text of a JSON string; most have no escapes and need no copy.
+fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(raw.get()).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
 }
 
 fn not_json(error: &serde_json::Error, at: &str) -> ApiError {
@@ -287,6 +301,22 @@ mod tests {
             let text = format!("{{\"wait_ms\":{bad}}}");
             let error = fields(&text).number("wait_ms", 0, 10).expect_err(bad);
             assert_eq!(error.message, "`wait_ms` must be a whole number from 0 to 10");
+        }
+    }
+
+    #[test]
+    fn texts_are_read_with_their_escapes() {
+        let text = |raw: &str| {
+            let body = format!("{{\"tool\":{raw}}}");
+            let fields = Fields::read(&body, "", NAMES).expect("an object");
+            fields.owned("tool", 6).map_err(|error| error.message)
+        };
+        assert_eq!(text(r#""ab""#), Ok(Some("ab".into())));
+        assert_eq!(text(r#""a\u0062\"""#), Ok(Some("ab\"".into())));
+        assert_eq!(text("null"), Ok(None));
+        for bad in [r#""""#, r#""a\n""#, r#""\ud800""#, r#""1234567""#, "7", "[\"a\"]"] {
+            let message = "`tool` must be a text of 1 to 6 bytes without control characters";
+            assert_eq!(text(bad), Err(message.into()), "{bad}");
         }
     }
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::post;
 
 use crate::gateway::{Gateway, LONGEST_DEADLINE, Malformed};
@@ -19,12 +18,8 @@ use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
 use crate::serve::auth::authorize;
 use crate::serve::body::{self, Fields, escape_pointer};
-use crate::serve::http::{
-    ApiCode, ApiError, is_json, json as json_response, method_not_allowed, not_found, screen,
-};
-use crate::serve::outcome::OutcomeBody;
-use crate::telemetry::labels::ListenerName;
-use crate::telemetry::metrics::Metrics;
+use crate::serve::http::{ApiCode, ApiError, is_json, json_text, method_not_allowed, not_found};
+use crate::serve::outcome;
 
 /// Contract: `wait_ms` is at most a minute.
 const LONGEST_WAIT_MS: u64 = 60_000;
@@ -56,8 +51,6 @@ const END_USER_FIELDS: &[&str; 2] = &["id", "external_id"];
 pub struct ApiState {
     /// Runs calls.
     pub gateway: Arc<Gateway>,
-    /// Counts requests.
-    pub metrics: Arc<Metrics>,
     /// Set when new calls are no longer taken.
     pub draining: Arc<AtomicBool>,
 }
@@ -68,22 +61,15 @@ pub fn router(state: ApiState) -> Router {
         .route("/v1/calls", post(post_call))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(state.clone(), front_door))
         .with_state(state)
-}
-
-async fn front_door(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    let response = match screen(&request) {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
-    };
-    state.metrics.http_request(ListenerName::Api, response.status().as_u16());
-    response
 }
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     if state.draining.load(Ordering::Acquire) {
-        return Err(ApiError::new(ApiCode::Draining, "the gateway ends; ask another replica"));
+        return Err(ApiError::new(
+            ApiCode::Draining,
+            "the gateway is shutting down, ask another replica",
+        ));
     }
     let gateway = &state.gateway;
     let snapshot = gateway.snapshot();
@@ -96,9 +82,9 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
     }
     let bytes = body::read(body, snapshot.listeners.api.max_body).await?;
     let call = parse_call(&bytes)?;
-    let outcome = gateway.call(snapshot, caller, call).await?;
+    let ended = gateway.call(snapshot, caller, call).await?;
     // A failing tool is not a failing request: every final state is a 200.
-    Ok(json_response(StatusCode::OK, &OutcomeBody::from(&outcome)))
+    Ok(json_text(StatusCode::OK, outcome::write(&ended)))
 }
 
 impl From<Malformed> for ApiError {
@@ -114,7 +100,7 @@ impl From<Malformed> for ApiError {
 }
 
 /// Reads the body of a call. Every field is checked, also those that have no effect yet.
-fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
+pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| ApiError::new(ApiCode::BadRequest, "the body is not UTF-8"))?;
     let fields = Fields::read(text, "", CALL_FIELDS)?;
@@ -130,23 +116,24 @@ fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
     let longest = u64::try_from(LONGEST_DEADLINE.as_millis()).unwrap_or(u64::MAX);
     let call_index = fields.number("call_index", 0, u64::from(u32::MAX))?.unwrap_or(0);
     let context = CallContext {
-        agent_id: fields.text("agent_id", ID_BYTES)?,
-        session_id: fields.text("session_id", ID_BYTES)?,
-        turn_id: fields.text("turn_id", ID_BYTES)?,
+        agent_id: fields.owned("agent_id", ID_BYTES)?,
+        session_id: fields.owned("session_id", ID_BYTES)?,
+        turn_id: fields.owned("turn_id", ID_BYTES)?,
         end_user: end_user(&fields)?,
         run_id: token(&fields, "run_id")?,
         step: token(&fields, "step")?,
         call_index: u32::try_from(call_index).unwrap_or(u32::MAX),
-        model_call_id: fields.text("model_call_id", ID_BYTES)?,
+        model_call_id: fields.owned("model_call_id", ID_BYTES)?,
         test: false,
     };
     let id = match fields.text("call_id", 69)? {
-        None => CallId::from_random(rand::random),
+        None => CallId::from_random(rand::random_iter()),
         Some(given) => CallId::parse(&given)
             .map_err(|error| fields.error("call_id", &format!("is wrong: {error}")))?,
     };
     let deadline = fields.number("deadline_ms", 1, longest)?.map(Duration::from_millis);
     let credentials = credentials(&fields)?;
+    let tool = tool.into_owned();
     Ok(ToolCall { id, tool, arguments, context, deadline, credentials })
 }
 
@@ -161,8 +148,8 @@ fn token<const N: usize>(
 fn end_user<const N: usize>(fields: &Fields<'_, N>) -> Result<Option<EndUser>, ApiError> {
     let Some(raw) = fields.raw("end_user") else { return Ok(None) };
     let parts = Fields::read(raw.get(), "/end_user", END_USER_FIELDS)?;
-    let id = parts.text("id", ID_BYTES)?;
-    Ok(Some(EndUser { id, external_id: parts.text("external_id", ID_BYTES)? }))
+    let id = parts.owned("id", ID_BYTES)?;
+    Ok(Some(EndUser { id, external_id: parts.owned("external_id", ID_BYTES)? }))
 }
 
 fn credentials<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<(String, Secret)>, ApiError> {

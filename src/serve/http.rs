@@ -1,9 +1,10 @@
 //! The API's own errors in their one shape (contract, section 4), and what every request must be before it is routed.
 
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use axum::http::header::{
+    CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -44,7 +45,21 @@ pub enum ApiCode {
 }
 
 impl ApiCode {
-    fn as_str(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::BadRequest,
+        Self::Draining,
+        Self::MethodNotAllowed,
+        Self::MissingScope,
+        Self::NotFound,
+        Self::RequestTimeout,
+        Self::TooLarge,
+        Self::Unauthorized,
+        Self::UnsupportedType,
+    ];
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::BadRequest => "bad_request",
             Self::Draining => "draining",
@@ -58,7 +73,8 @@ impl ApiCode {
         }
     }
 
-    fn status(self) -> StatusCode {
+    /// The status that it is answered with.
+    pub fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
@@ -100,7 +116,7 @@ struct ErrorFields<'a> {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let request_id = format!("req_{}", random_base62(16, rand::random));
+        let request_id = format!("req_{}", random_base62(16, rand::random_iter()));
         tracing::info!(
             request_id,
             code = self.code.as_str(),
@@ -114,21 +130,30 @@ impl IntoResponse for ApiError {
             request_id: &request_id,
         };
         let mut response = json(self.code.status(), &ErrorBody { error });
-        if self.code == ApiCode::Draining {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        // What is left of the body is not read: the connection cannot go on.
-        if matches!(self.code, ApiCode::TooLarge | ApiCode::RequestTimeout) {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(axum::http::header::CONNECTION, close);
-        }
+        let header = match self.code {
+            ApiCode::Draining => Some((RETRY_AFTER, "1")),
+            // What is left of the body is not read: the connection cannot go on.
+            ApiCode::RequestTimeout | ApiCode::TooLarge => Some((CONNECTION, "close")),
+            ApiCode::Unauthorized => Some((WWW_AUTHENTICATE, "Bearer")),
+            ApiCode::BadRequest
+            | ApiCode::MethodNotAllowed
+            | ApiCode::MissingScope
+            | ApiCode::NotFound
+            | ApiCode::UnsupportedType => None,
+        };
+        let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        response.headers_mut().extend(header);
         response
     }
 }
 
 /// A JSON response.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    let text = serde_json::to_vec(value).expect("the API's own shapes are JSON");
+    json_text(status, serde_json::to_vec(value).expect("the API's own shapes are JSON"))
+}
+
+/// A response of JSON that is written already.
+pub fn json_text(status: StatusCode, text: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
@@ -137,7 +162,7 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// What hyper lets pass and this server does not: requests that two readers could read differently.
-pub fn screen(request: &Request) -> Result<(), ApiError> {
+pub fn screen<B>(request: &Request<B>) -> Result<(), ApiError> {
     let bad = |message| Err(ApiError::new(ApiCode::BadRequest, message));
     if request.method() == Method::CONNECT {
         let text = "CONNECT is not served here";

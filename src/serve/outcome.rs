@@ -1,14 +1,48 @@
 //! A call's outcome as JSON, fields in the order of the contract (section 3).
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use serde_json::value::RawValue;
 
+use crate::model::json_string::write_string;
 use crate::model::outcome::{CallOutcome, Failure, Sent, Status, Success, ToolResult};
-use crate::telemetry::log::rfc3339;
+use crate::model::time::rfc3339;
 
-/// The body of a finished call.
+/// The body of a finished call. It is written in parts, so that the two large texts in it are written once and as they
+/// are, and not through the general writer.
+pub fn write(outcome: &CallOutcome) -> Vec<u8> {
+    let success = outcome.ended.as_ref().ok();
+    let model = ModelBody::of(outcome);
+    let mut out = Vec::with_capacity(3 * model.text.len() + 1024);
+    write_fields(&Beginning::from(outcome), &mut out);
+    out.extend_from_slice(b",\"result\":");
+    match success.map(|success| &success.result) {
+        Some(ToolResult::Json(value)) => out.extend_from_slice(value.as_str().as_bytes()),
+        Some(ToolResult::Text(text)) => write_string(text, &mut out),
+        Some(ToolResult::Null) | None => out.extend_from_slice(b"null"),
+    }
+    write_fields(&Middle::from(outcome), &mut out);
+    out.extend_from_slice(b",\"model\":{\"text\":");
+    write_string(&model.text, &mut out);
+    write_fields(&model.flags, &mut out);
+    out.push(b'}');
+    write_fields(&End::from(outcome), &mut out);
+    out.push(b'}');
+    out
+}
+
+/// Appends an object without its end: fields may follow, and where fields stand before, it goes on with them.
+fn write_fields(part: &impl Serialize, out: &mut Vec<u8>) {
+    let begin = out.len();
+    serde_json::to_writer(&mut *out, part).expect("the API's own shapes are JSON");
+    if begin > 0 {
+        out[begin] = b',';
+    }
+    out.pop();
+}
+
 #[derive(Debug, Serialize)]
-pub struct OutcomeBody<'a> {
+struct Beginning<'a> {
     id: &'a str,
     status: &'static str,
     tool: &'a str,
@@ -18,11 +52,17 @@ pub struct OutcomeBody<'a> {
     decision: Option<DecisionBody>,
     approval: Option<()>,
     filler: Option<&'a str>,
-    result: ResultBody<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Middle<'a> {
     truncated: bool,
     result_bytes: u64,
     error: Option<ErrorBody<'a>>,
-    model: ModelBody,
+}
+
+#[derive(Debug, Serialize)]
+struct End<'a> {
     attempts: Vec<AttemptBody>,
     idempotency_key: Option<&'a str>,
     trace_id: Option<()>,
@@ -50,14 +90,6 @@ struct ShadowBody {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum ResultBody<'a> {
-    Json(&'a RawValue),
-    Null,
-    Text(&'a str),
-}
-
-#[derive(Debug, Serialize)]
 struct ErrorBody<'a> {
     code: &'static str,
     detail: Option<&'static str>,
@@ -76,9 +108,13 @@ struct ProblemBody<'a> {
     message: &'a str,
 }
 
+struct ModelBody<'a> {
+    text: Cow<'a, str>,
+    flags: ModelFlags,
+}
+
 #[derive(Debug, Serialize)]
-struct ModelBody {
-    text: String,
+struct ModelFlags {
     is_error: bool,
     reply_stands: bool,
 }
@@ -98,11 +134,9 @@ struct AttemptErrorBody {
     detail: Option<&'static str>,
 }
 
-impl<'a> From<&'a CallOutcome> for OutcomeBody<'a> {
+impl<'a> From<&'a CallOutcome> for Beginning<'a> {
     fn from(outcome: &'a CallOutcome) -> Self {
         let reference = outcome.reference.as_ref();
-        let read_only = reference.is_some_and(|tool| tool.read_only);
-        let success = outcome.ended.as_ref().ok();
         Self {
             id: outcome.id.as_str(),
             status: outcome.status().as_str(),
@@ -126,18 +160,24 @@ impl<'a> From<&'a CallOutcome> for OutcomeBody<'a> {
             }),
             approval: None,
             filler: reference.and_then(|tool| tool.filler.as_deref()),
-            result: match success.map(|success| &success.result) {
-                Some(ToolResult::Json(value)) => ResultBody::Json(value),
-                Some(ToolResult::Text(text)) => ResultBody::Text(text),
-                Some(ToolResult::Null) | None => ResultBody::Null,
-            },
+        }
+    }
+}
+
+impl<'a> From<&'a CallOutcome> for Middle<'a> {
+    fn from(outcome: &'a CallOutcome) -> Self {
+        let success = outcome.ended.as_ref().ok();
+        Self {
             truncated: success.is_some_and(|success| success.cut_note.is_some()),
             result_bytes: success.map_or(0, |success| success.result_bytes),
             error: outcome.ended.as_ref().err().map(error_body),
-            model: match &outcome.ended {
-                Ok(success) => ModelBody::of_success(success),
-                Err(failure) => ModelBody::of_failure(failure, read_only),
-            },
+        }
+    }
+}
+
+impl<'a> From<&'a CallOutcome> for End<'a> {
+    fn from(outcome: &'a CallOutcome) -> Self {
+        Self {
             attempts: outcome
                 .attempts
                 .iter()
@@ -185,29 +225,39 @@ fn error_body(failure: &Failure) -> ErrorBody<'_> {
     }
 }
 
-impl ModelBody {
-    fn of_success(success: &Success) -> Self {
-        let mut text = match &success.result {
-            ToolResult::Json(value) => value.get().to_owned(),
-            // Providers refuse an empty text, and a model reads a sentence better than nothing.
-            ToolResult::Null => "The tool answered with an empty body.".to_owned(),
-            ToolResult::Text(text) => text.clone(),
-        };
-        text.push_str(success.cut_note.as_deref().unwrap_or(""));
-        Self { text, is_error: false, reply_stands: false }
+impl<'a> ModelBody<'a> {
+    fn of(outcome: &'a CallOutcome) -> Self {
+        let read_only = outcome.reference.as_ref().is_some_and(|tool| tool.read_only);
+        match &outcome.ended {
+            Ok(success) => Self::of_success(success),
+            Err(failure) => Self::of_failure(failure, read_only),
+        }
     }
 
-    fn of_failure(failure: &Failure, read_only: bool) -> Self {
-        let mut text = failure.message.clone();
+    fn of_success(success: &'a Success) -> Self {
+        let mut text = Cow::Borrowed(match &success.result {
+            ToolResult::Json(value) => value.as_str(),
+            // Providers refuse an empty text, and a model reads a sentence better than nothing.
+            ToolResult::Null => "The tool answered with an empty body.",
+            ToolResult::Text(text) => text,
+        });
+        if let Some(note) = &success.cut_note {
+            text += note.as_str();
+        }
+        Self { text, flags: ModelFlags { is_error: false, reply_stands: false } }
+    }
+
+    fn of_failure(failure: &'a Failure, read_only: bool) -> Self {
+        let mut text = Cow::Borrowed(failure.message.as_str());
         let tried = failure.code.status() == Status::Failed;
         if tried && failure.sent == Sent::Unknown && !read_only {
-            text.push_str(" It may have taken effect; check before trying again.");
+            text += " It may have taken effect; check before trying again.";
         }
         if let Some(said) = &failure.tool_message {
-            text.push('\n');
-            text.push_str(said);
+            text += "\n";
+            text += said.as_str();
         }
-        Self { text, is_error: true, reply_stands: false }
+        Self { text, flags: ModelFlags { is_error: true, reply_stands: false } }
     }
 }
 

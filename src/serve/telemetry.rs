@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use crate::serve::http::{method_not_allowed, not_found, screen};
-use crate::telemetry::labels::ListenerName;
+use crate::serve::http::{method_not_allowed, not_found};
 use crate::telemetry::metrics::{ConnectionCounts, Metrics};
 
 /// Whether the gateway takes calls.
@@ -50,17 +48,7 @@ pub fn router(state: TelemetryState) -> Router {
         .route("/readyz", get(readyz))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(state.clone(), count))
         .with_state(state)
-}
-
-async fn count(State(state): State<TelemetryState>, request: Request, next: Next) -> Response {
-    let response = match screen(&request) {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
-    };
-    state.metrics.http_request(ListenerName::Telemetry, response.status().as_u16());
-    response
 }
 
 async fn metrics(State(state): State<TelemetryState>) -> Response {

@@ -61,6 +61,51 @@ impl AttemptResult {
     }
 }
 
+/// Why an attempt was repeated: the label `reason` of `retries_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryReason {
+    /// A status of 500 to 599.
+    ServerError,
+    /// Another status.
+    Status,
+    /// The name could not be looked up, or not in time.
+    Dns,
+    /// No connection, or not in time.
+    Connect,
+    /// No TLS, or not in time.
+    Tls,
+    /// The connection was reset.
+    Reset,
+    /// The connection was closed.
+    Closed,
+}
+
+impl RetryReason {
+    /// All of them, in order.
+    pub const ALL: [Self; 7] = [
+        Self::ServerError,
+        Self::Status,
+        Self::Dns,
+        Self::Connect,
+        Self::Tls,
+        Self::Reset,
+        Self::Closed,
+    ];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ServerError => "5xx",
+            Self::Status => "status",
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Reset => "reset",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 /// A part of an attempt: the label `phase`, and the detail of a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -119,6 +164,9 @@ mod tests {
     fn enum_order_matches_the_arrays_of_series() {
         for (index, result) in AttemptResult::ALL.into_iter().enumerate() {
             assert_eq!(result as usize, index);
+        }
+        for (index, reason) in RetryReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
         }
         for (index, phase) in Phase::ALL.into_iter().enumerate() {
             assert_eq!(phase as usize, index);

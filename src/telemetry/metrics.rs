@@ -10,7 +10,7 @@ use prometheus::{
 };
 
 use crate::model::outcome::{CallOutcome, Effect, FailureCode, Fault, Status};
-use crate::telemetry::labels::{AttemptResult, ListenerName, Phase};
+use crate::telemetry::labels::{AttemptResult, ListenerName, Phase, RetryReason};
 
 /// The label of calls to a tool that does not exist: no label value ever comes from a request.
 pub const UNKNOWN_TOOL: &str = "_unknown";
@@ -53,6 +53,7 @@ pub struct ToolMetrics {
     duration: Histogram,
     attempts: [IntCounter; AttemptResult::ALL.len()],
     attempt_duration: Histogram,
+    retries: [IntCounter; RetryReason::ALL.len()],
     response_bytes: Histogram,
     truncated: IntCounter,
     redirects: IntCounter,
@@ -362,8 +363,8 @@ impl Metrics {
     }
 
     /// Counts a retry by what it is for.
-    pub fn retry(&self, tool: &ToolMetrics, reason: &str) {
-        self.vectors.retries.with_label_values(&[tool.label.as_str(), reason]).inc();
+    pub fn retry(&self, tool: &ToolMetrics, reason: RetryReason) {
+        tool.retries[reason as usize].inc();
     }
 
     /// Counts the bytes of an answer.
@@ -459,6 +460,8 @@ impl ToolMetrics {
             attempts: AttemptResult::ALL
                 .map(|result| vectors.attempts.with_label_values(&[label, result.as_str()])),
             attempt_duration: vectors.attempt_duration.with_label_values(one),
+            retries: RetryReason::ALL
+                .map(|reason| vectors.retries.with_label_values(&[label, reason.as_str()])),
             response_bytes: vectors.response_bytes.with_label_values(one),
             truncated: vectors.truncated.with_label_values(one),
             redirects: vectors.redirects.with_label_values(one),

@@ -1,6 +1,25 @@
 //! The integration tests: one binary, one module per promise.
 #![expect(clippy::disallowed_methods, reason = "tests are clients and peers themselves")]
 
+mod answers;
+mod api;
+mod arguments;
+mod cli;
+mod corpus;
 mod demo;
+mod egress;
+mod lifecycle;
+mod namespace;
+mod outcomes;
+mod pool;
+mod readme;
+mod retries;
+mod retry_profiles;
+mod retry_waits;
+mod secrets;
 mod support;
 mod tidy;
+mod timeouts;
+mod truncation;
+mod verifiers;
+mod wire;

@@ -85,12 +85,12 @@ impl Scene {
             indent(self.call)
         );
         page.push_str(&show_received(received));
-        let _ = write!(
-            page,
-            "\nThe outcome (HTTP {status}):\n{}\n{}\n",
-            indent(&unfold(answer)),
-            self.moral
-        );
+        let (what, outcome) = match number {
+            1 => ("The outcome", unfold(answer)),
+            _ => ("What matters of the outcome", main_fields(&unfold(answer))),
+        };
+        let outcome = indent(&outcome);
+        let _ = write!(page, "\n{what} (HTTP {status}):\n{outcome}\n{}\n", self.moral);
         page
     }
 }
@@ -110,6 +110,14 @@ pub fn show_received(received: &[Received]) -> String {
         let _ = writeln!(page, "and checked the signature: {verdict}.");
     }
     page
+}
+
+/// The lines of an unfolded outcome that differ from call to call.
+fn main_fields(outcome: &str) -> String {
+    const MAIN: [&str; 7] =
+        ["{", "  \"status\"", "  \"tool\"", "  \"error\"", "  \"model\"", "  \"attempts\"", "}"];
+    let lines = outcome.lines().filter(|line| MAIN.iter().any(|main| line.starts_with(main)));
+    lines.collect::<Vec<_>>().join("\n").replace(",\n}", "\n}")
 }
 
 fn indent(text: &str) -> String {
@@ -163,6 +171,14 @@ mod tests {
         let page =
             "{\n  \"id\": \"a,{\\\"b\",\n  \"error\": {\"code\": null},\n  \"attempts\": [1, 2]\n}";
         assert_eq!(unfold(json), page);
+    }
+
+    #[test]
+    fn a_later_outcome_is_shown_in_short() {
+        let json = r#"{"id":"a","status":"refused","tool":"x","tool_id":"y","error":{"id":1},"test":false}"#;
+        let short =
+            "{\n  \"status\": \"refused\",\n  \"tool\": \"x\",\n  \"error\": {\"id\": 1}\n}";
+        assert_eq!(main_fields(&unfold(json)), short);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::*;
 use crate::model::call::{CallContext, EndUser};
 use crate::model::id::{CallId, Token, ToolName};
 use crate::model::json::read_object;
+use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
 use crate::policy::endpoint::Endpoint;
 use crate::policy::schema::ArgumentSchema;
@@ -280,7 +281,7 @@ signature: {signed: '{body}', key: text, digest: hex, value: 'sha256={digest}'}
 
 #[test]
 fn an_operator_describes_github_signatures_without_code() {
-    let profile = compile(&serde_saphyr::from_str(GITHUB).unwrap()).unwrap();
+    let profile = parse("github", GITHUB).unwrap();
     let call = Standard { tool: "lookup_order", ..Standard::scan() };
     let request = String::from_utf8(call.request(&profile)).unwrap();
     let value = "sha256=f8b6de76d3b0f9704cb5caa4d36a79db78d5aea085c201d7fc971286d519842f";
@@ -292,22 +293,28 @@ fn an_operator_describes_github_signatures_without_code() {
 
 /// The GitHub profile with some of its fields replaced; null takes a field away.
 fn changed(changes: &Value) -> Result<WireProfile, Vec<String>> {
-    let mut profile: Value = serde_saphyr::from_str(GITHUB).unwrap();
+    let (document, _) = Document::parse(GITHUB);
+    let document = document.unwrap();
+    let report = Report::new("github".into(), Vec::new(), &document);
+    let profile: Given<Value> = read::read(&report, &[]);
+    let mut profile = profile.get().unwrap().clone();
     let fields = profile.as_object_mut().unwrap();
     for (name, value) in changes.as_object().unwrap() {
         fields.insert(name.clone(), value.clone());
     }
     fields.retain(|_, value| !value.is_null());
-    let raw = serde_json::from_value(profile).map_err(|error| vec![error.to_string()])?;
-    compile(&raw).map_err(|faults| faults.iter().map(ToString::to_string).collect())
+    let told = |found: ConfigErrors| {
+        found.errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect()
+    };
+    parse("f", &profile.to_string()).map_err(told)
 }
 
 #[track_caller]
 fn check_faults(changes: Value, expected: &[&str]) {
     let faults = changed(&changes).expect_err("the profile must be refused");
     assert_eq!(faults.len(), expected.len(), "{faults:?}");
-    for (fault, expected) in faults.iter().zip(expected) {
-        assert!(fault.contains(expected), "{fault}");
+    for expected in expected {
+        assert!(faults.iter().any(|fault| fault.contains(expected)), "no {expected} in {faults:?}");
     }
 }
 
@@ -395,24 +402,33 @@ fn faults_of_all_parts_are_said_at_once_with_their_paths() {
 }
 
 #[test]
-fn misspelt_fields_and_values_are_refused() {
-    for (changes, message) in [
-        (json!({"tiemout": "5s"}), "tiemout"),
-        (json!({"schema": "none"}), "none"),
-        (json!({"policy": null}), "policy"),
-        (json!({"error_body": "5xx"}), "5xx"),
-        (
-            json!({"retry": {"attempts": 1, "on": [["network"]]}}),
-            "`network`, `5xx` or a status such as 503",
-        ),
-        (json!({"headers": ["$owm"]}), "a header is `{name, value}`, or the text `$own`"),
-        (
-            json!({"signature": {"signed": "{body}", "key": "hex", "digest": "hex", "value": "{digest}"}}),
-            "hex",
-        ),
-    ] {
-        check_faults(changes, &[message]);
-    }
+fn misspelt_fields_and_values_are_refused_all_at_once() {
+    check_faults(
+        json!({
+            "tiemout": "5s",
+            "schema": "none",
+            "policy": null,
+            "timeout": {"default": "soon", "min": "1s"},
+            "retry": {"attempts": 1, "on": [["network"], "netwrok"], "repeat": true},
+            "error_body": "5xx",
+            "headers": ["$owm", {"name": "Host"}],
+            "signature": {"signed": "{body}", "key": "hex", "digest": "hex", "value": "{digest}"},
+        }),
+        &[
+            "tiemout: is not a known key, did you mean `timeout`?",
+            "schema: must be `full` or `subset`, not `none`",
+            "policy: is missing",
+            "timeout.default: must be a duration",
+            "timeout.max: is missing",
+            "retry.on[0]: must be `network`, `5xx` or a status such as 503",
+            "retry.on[1]: `netwrok` is not",
+            "retry.repeat: is not a known key, did you mean `repeat_key`?",
+            "error_body: must be `4xx` or `never`, not `5xx`",
+            "headers[0]: a header is `{name, value}`, or the text `$own`",
+            "headers[1]: a header is `{name, value}`, or the text `$own`",
+            "signature.key: must be `base64` or `text`, not `hex`",
+        ],
+    );
 }
 
 #[test]

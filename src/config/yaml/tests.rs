@@ -92,7 +92,7 @@ fn an_alias_is_a_copy_with_its_own_path() {
 
 #[test]
 fn an_empty_text_is_an_empty_mapping() {
-    for text in ["", "\n", "# nothing\n"] {
+    for text in ["", "\n", "# nothing\n", "---\n# nothing\n", "~", "---\nnull\n...\n"] {
         let document = tree(text);
         assert_eq!(document.kind(document.root()), &Kind::Map(Vec::new()), "{text:?}");
     }

@@ -28,15 +28,21 @@ impl Routes {
     /// A call that began on an older configuration than the newest one seen gets a route of its own, so that it neither
     /// takes nor leaves connections of the newer one.
     pub(super) fn of(&self, pool: &Pool, snapshot: &Snapshot, tool: &Tool) -> Arc<Destination> {
-        let known = self.0.read().expect("no panic holds this lock").get(&tool.id).cloned();
-        if let Some(known) = &known
-            && known.generation == snapshot.generation
-        {
+        let of_this = |known: &&Arc<Destination>| known.generation == snapshot.generation;
+        let known = self.0.read().expect("no panic holds this lock");
+        if let Some(known) = known.get(&tool.id).filter(of_this) {
             return known.clone();
         }
+        drop(known);
+        let mut newest = self.0.write().expect("no panic holds this lock");
+        let known = newest.get(&tool.id);
+        // First calls come together: one of them makes the route, so that they share what it keeps.
+        if let Some(known) = known.filter(of_this) {
+            return known.clone();
+        }
+        let is_newest = known.is_none_or(|known| known.generation < snapshot.generation);
         let made = Arc::new(make(pool, snapshot.generation, tool));
-        if known.is_none_or(|known| known.generation < made.generation) {
-            let mut newest = self.0.write().expect("no panic holds this lock");
+        if is_newest {
             newest.insert(tool.id.clone(), made.clone());
         }
         made

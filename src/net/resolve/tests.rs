@@ -163,7 +163,7 @@ async fn at_ttl_0_each_attempt_asks_each_family_once() {
     let server = Server::start(|_, _, _| records(0, &["A 192.0.2.1", "AAAA 2001:db8::1"])).await;
     let resolver = resolver(&[server.address]);
     for _ in 0..3 {
-        assert_eq!(addresses(&resolver, "tool.example").await, ["2001:db8::1", "192.0.2.1"]);
+        assert_eq!(addresses(&resolver, "tool.example").await, ["192.0.2.1", "2001:db8::1"]);
         assert_eq!(server.asked(), BOTH);
     }
 }

@@ -402,6 +402,14 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
+#[test]
+fn only_two_hex_digits_are_decoded() {
+    assert_eq!(decode_percent("a%20b%c3%A9%25"), "a b\u{e9}%");
+    for odd in ["%", "%2", "%+1", "%g0", "%ff", "%2\u{e9}"] {
+        assert_eq!(decode_percent(odd), odd);
+    }
+}
+
 proptest! {
     #[test]
     fn any_schema_and_any_arguments_are_judged(
@@ -425,6 +433,24 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn no_reference_leaves_the_document(
+        target in "[a-z]{1,5}(:|/|#|\\.)[!-~]{0,12}",
+        keyword in prop::sample::select(&["$ref", "$dynamicRef"][..]),
+        path in prop::collection::vec(0..5_usize, 0..4),
+        subset in any::<bool>(),
+    ) {
+        let schema = path.into_iter().fold(json!({ keyword: target }), |schema, at| match at {
+            0 => json!({"properties": {"a": schema}}),
+            1 => json!({"allOf": [{}, schema]}),
+            2 => json!({"$defs": {"a": schema}}),
+            3 => json!({"items": schema}),
+            _ => json!({"not": schema}),
+        });
+        let dialect = if subset { Dialect::Subset } else { Dialect::Full };
+        prop_assert!(ArgumentSchema::compile(Some(&schema), dialect).is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Every slot, null and left-out keys, order, escapes, and what is said about a misspelt body.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::model::id::Token;
 
@@ -233,4 +235,38 @@ fn a_key_that_stands_twice_is_refused() {
 fn it_is_known_which_slots_a_body_holds() {
     let body = BodyTemplate::compile(&parse(r#"{"a":[{"b":"$run_id?"}]}"#)).unwrap();
     assert!(body.holds(Slot::RunId) && !body.holds(Slot::Arguments));
+}
+
+proptest! {
+    #[test]
+    fn every_slot_appears_once_in_its_place_and_is_text_whatever_it_holds(
+        slots in prop::sample::subsequence(Slot::ALL.to_vec(), 0..=Slot::ALL.len()).prop_shuffle(),
+        optional in any::<bool>(),
+        given in any::<bool>(),
+        odd in any::<String>(),
+    ) {
+        let mut call = if given { Call::full() } else { Call::bare() };
+        call.context.agent_id = given.then(|| odd.clone());
+        call.context.end_user = given.then(|| EndUser { id: Some(odd.clone()), external_id: None });
+        let mark = if optional { "?" } else { "" };
+        let field = |slot: &Slot| format!(r#""at {0}":"${0}{mark}""#, slot.as_str());
+        let template = format!("{{{}}}", slots.iter().map(field).collect::<Vec<_>>().join(","));
+        let compiled = BodyTemplate::compile(&parse(&template)).unwrap();
+        for slot in Slot::ALL {
+            prop_assert_eq!(compiled.holds(slot), slots.contains(&slot));
+        }
+        let alone = |slot: &Slot| {
+            let field = call.fill(&format!("{{{}}}", field(slot)));
+            field[1..field.len() - 1].to_owned()
+        };
+        let fields: Vec<_> = slots.iter().map(alone).filter(|field| !field.is_empty()).collect();
+        let body = call.fill(&template);
+        prop_assert_eq!(&body, &format!("{{{}}}", fields.join(",")));
+        let read: Value = serde_json::from_str(&body).unwrap();
+        prop_assert_eq!(read.as_object().unwrap().len(), fields.len());
+        prop_assert!(optional || fields.len() == slots.len());
+        if given && slots.contains(&Slot::AgentId) {
+            prop_assert_eq!(&read["at agent_id"], &odd);
+        }
+    }
 }

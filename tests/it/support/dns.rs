@@ -138,6 +138,16 @@ impl DnsServer {
         self
     }
 
+    /// From now on the name has these records with a TTL of 0, and the aliases on the way have the rest of them.
+    pub(crate) fn chain(&self, name: &str, lines: &[&str]) -> &Self {
+        for (at, line) in lines.iter().enumerate() {
+            if let Some(alias) = line.strip_prefix("CNAME ").filter(|alias| *alias != name) {
+                self.script(alias, vec![Answer::with_ttl(0, &lines[at + 1..])]);
+            }
+        }
+        self.script(name, vec![Answer::with_ttl(0, lines)])
+    }
+
     /// Every question so far.
     pub(crate) fn questions(&self) -> Vec<Question> {
         self.shared.questions.all()

@@ -86,6 +86,11 @@ impl Gateway {
         self.api
     }
 
+    /// The address of metrics and probes.
+    pub(crate) fn telemetry(&self) -> SocketAddr {
+        self.telemetry
+    }
+
     /// The configuration folder.
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
@@ -138,13 +143,17 @@ impl Gateway {
 
     /// The one log line of a finished call.
     pub(crate) async fn call_line(&self, call_id: &str) -> Value {
-        self.stdout
-            .wait(&format!("the line of {call_id}"), |lines| {
-                let mut parsed =
-                    lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-                parsed.find(|line| line["stream"] == "call" && line["call_id"] == call_id)
-            })
-            .await
+        serde_json::from_str(&self.call_text(call_id).await).expect("a JSON line")
+    }
+
+    /// The same, as it was written.
+    pub(crate) async fn call_text(&self, call_id: &str) -> String {
+        let is_it = |line: &&String| {
+            let line: Value = serde_json::from_str(line).unwrap_or_default();
+            line["stream"] == "call" && line["call_id"] == call_id
+        };
+        let what = format!("the line of {call_id}");
+        self.stdout.wait(&what, |lines| lines.iter().find(is_it).cloned()).await
     }
 
     /// Waits until no call is in flight.

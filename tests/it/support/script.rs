@@ -16,6 +16,8 @@ pub(crate) enum Step {
     Head,
     /// Reads as many bytes as the head's Content-Length says.
     Body,
+    /// Reads whatever comes first: for peers that speak no HTTP.
+    Some,
     /// Sends bytes as they are.
     Send(Vec<u8>),
     /// Sends what the responder makes of the last request.
@@ -77,6 +79,11 @@ impl Script {
     /// Reads a whole request: head and body.
     pub(crate) fn request(self) -> Self {
         self.then(Step::Head).then(Step::Body)
+    }
+
+    /// Reads whatever comes first.
+    pub(crate) fn some(self) -> Self {
+        self.then(Step::Some)
     }
 
     pub(crate) fn send(self, bytes: impl Into<Vec<u8>>) -> Self {

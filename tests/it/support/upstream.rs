@@ -200,6 +200,12 @@ impl Upstream {
         self.shared.connections.wait(&format!("{count} closed connections"), ask).await
     }
 
+    /// Waits until a connection is closed by whoever opened it.
+    pub(crate) async fn wait_for_close(&self, index: usize) -> Connection {
+        let ask = |all: &[Connection]| all.get(index).filter(|one| !one.open).cloned();
+        self.shared.connections.wait(&format!("the end of connection {index}"), ask).await
+    }
+
     /// Proves that nobody connected. A listener's queue keeps its order, so a connection of our own is accepted after
     /// each earlier one: when it is in the log, so are they.
     pub(crate) async fn assert_untouched(&self) {
@@ -260,10 +266,9 @@ async fn accept(
             server_name: None,
             alpn: Vec::new(),
             handshake_error: None,
-            open: true,
+            open: !forbidden,
         });
         if forbidden {
-            shared.connections.change(|all| all[index].open = false);
             continue;
         }
         let next = shared.next.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -367,6 +372,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin + Send> Peer<'a, S> {
             match step {
                 Step::Head => self.read_head().await?,
                 Step::Body => self.read_body().await?,
+                Step::Some => drop(self.read_more().await?),
                 Step::Send(bytes) => self.send(bytes).await?,
                 Step::Respond(responder) => {
                     let request = self

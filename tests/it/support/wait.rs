@@ -1,8 +1,9 @@
 //! Waiting for something that happens elsewhere, always with a deadline.
 
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -39,6 +40,25 @@ where
         }
     })
     .await
+}
+
+/// Runs futures at the same time and gives their results in order.
+pub(crate) async fn together<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> =
+        futures.into_iter().map(|future| (Box::pin(future), None::<F::Output>)).collect();
+    poll_fn(|context| {
+        for (future, result) in running.iter_mut().filter(|(_, result)| result.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *result = Some(ready);
+            }
+        }
+        match running.iter().all(|(_, result)| result.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    running.into_iter().map(|(_, result)| result.expect("all are ready")).collect()
 }
 
 /// Something that happens once and that any number of tasks can wait for.

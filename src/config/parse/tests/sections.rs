@@ -234,3 +234,22 @@ fn tls_and_pool_are_read() {
         "3:26: egress.tls.extra_ca: file `/s/short` holds no PEM certificate",
     );
 }
+
+#[test]
+fn an_item_that_is_empty_is_told_instead_of_left_out() {
+    check_errors(
+        "version: 1\nauth:\n  keys:\n    - {name: a, scopes: [agent], key: {file: /s/good}, tools: [~]}\n    -\negress: {deny_cidrs: [null]}\n",
+        "4:64: auth.keys[0].tools[0]: is empty, write a value or take the item out\n\
+         5:6: auth.keys[1]: is empty, write a value or take the item out\n\
+         6:23: egress.deny_cidrs[0]: is empty, write a value or take the item out",
+    );
+}
+
+#[test]
+fn a_bound_with_nothing_behind_it_does_not_bind_to_everything() {
+    check_errors(
+        "version: 1\nauth:\n  keys:\n    - name: a\n      scopes: [agent]\n      key: {file: /s/good}\n      tools:\n        # - lookup\n      agents: []\n",
+        "7:12: auth.keys[0].tools: is empty, name one or leave it out for all\n\
+         9:15: auth.keys[0].agents: is empty, name one or leave it out for all",
+    );
+}

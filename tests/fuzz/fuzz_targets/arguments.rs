@@ -1,0 +1,4 @@
+//! libFuzzer on `arguments`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::calls::arguments(data));

@@ -1,0 +1,4 @@
+//! libFuzzer on `outcome`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::answers::outcome(data));

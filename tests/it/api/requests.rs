@@ -1,0 +1,200 @@
+//! What a request must be before it is routed: paths, methods, framing, and heads that never end.
+
+use serde_json::json;
+
+use crate::api::{CALL, closed_door, error, request, untouched};
+use crate::support::config::API_KEY;
+use crate::support::http::{RawClient, get, post};
+
+fn key() -> String {
+    format!("Authorization: Bearer {API_KEY}")
+}
+
+/// The lines of a good call, but for what frames its body.
+fn lines<'a>(key: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    [&["Host: gateway", "Content-Type: application/json", key], rest].concat()
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_not_there() {
+    let (world, gateway) = closed_door(|config| config).await;
+    for path in
+        ["/", "/v1", "/v1/calls/", "/v1/calls/call_x", "//v1/calls", "/V1/CALLS", "/metrics"]
+    {
+        error(&gateway.send(&get(path)).await, 404, "not_found", None);
+        error(&gateway.send(&post(path, Some(API_KEY), CALL)).await, 404, "not_found", None);
+    }
+    let key = key();
+    for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "post"] {
+        let lines = lines(&key, &["Content-Length: 0"]);
+        let reply =
+            gateway.send(&request(&format!("{method} /v1/calls HTTP/1.1"), &lines, "")).await;
+        error(&reply, 405, "method_not_allowed", None);
+        assert_eq!(reply.header("allow"), Some("POST"), "{method}");
+    }
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
+async fn only_json_is_read() {
+    let (world, gateway) = closed_door(|config| config).await;
+    let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
+    let with = |kind: &[&str]| {
+        let lines = [&["Host: gateway", &*key, &*length], kind].concat();
+        request("POST /v1/calls HTTP/1.1", &lines, CALL)
+    };
+    for kind in [
+        vec![],
+        vec!["Content-Type: text/plain"],
+        vec!["Content-Type: application/json-seq"],
+        vec!["Content-Type: application/x-www-form-urlencoded"],
+        vec!["Content-Type: text/plain; application/json"],
+        vec!["Content-Type: "],
+    ] {
+        let reply = gateway.send(&with(&kind)).await;
+        let message = error(&reply, 415, "unsupported_type", None);
+        assert_eq!(message, "the body's Content-Type must be application/json", "{kind:?}");
+    }
+    for kind in ["Application/JSON", "application/json; charset=utf-8"] {
+        let reply = gateway.send(&with(&[&format!("Content-Type: {kind}")]).replace_tool()).await;
+        assert_eq!(reply.json()["error"]["code"], "unknown_tool", "{kind}");
+    }
+    untouched(world, gateway).await;
+}
+
+/// The same request for a tool that does not exist: it is read, and reaches nobody.
+trait ReplaceTool {
+    fn replace_tool(self) -> Self;
+}
+
+impl ReplaceTool for Vec<u8> {
+    fn replace_tool(self) -> Self {
+        let text = String::from_utf8(self).expect("UTF-8");
+        text.replace(r#""lookup""#, r#""nobody""#).into_bytes()
+    }
+}
+
+#[tokio::test]
+async fn a_target_is_a_path_and_a_host_is_one() {
+    let (world, gateway) = closed_door(|config| config).await;
+    let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
+    let json = "Content-Type: application/json";
+    let send = async |line: &str, lines: &[&str]| {
+        gateway.send(&request(line, &[lines, &[json, &key, &length]].concat(), CALL)).await
+    };
+    let reply = send("POST http://gateway/v1/calls HTTP/1.1", &["Host: gateway"]).await;
+    assert_eq!(error(&reply, 400, "bad_request", None), "the request target must be a path");
+    let reply = send("CONNECT gateway:443 HTTP/1.1", &["Host: gateway:443"]).await;
+    assert_eq!(error(&reply, 405, "method_not_allowed", None), "CONNECT is not served here");
+    for hosts in [&["Host: gateway", "Host: other"][..], &["Host: gateway", "host: gateway"], &[]] {
+        let reply = send("POST /v1/calls HTTP/1.1", hosts).await;
+        let message = error(&reply, 400, "bad_request", None);
+        assert_eq!(message, "exactly one Host header is required");
+    }
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
+async fn a_body_has_one_length() {
+    let (world, gateway) = closed_door(|config| config).await;
+    let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
+    let chunked = format!("{:x}\r\n{CALL}\r\n0\r\n\r\n", CALL.len());
+    for (framing, body) in [
+        (vec!["Transfer-Encoding: gzip, chunked"], &*chunked),
+        (vec!["Transfer-Encoding: identity, chunked"], &chunked),
+        (vec!["Transfer-Encoding: chunked, chunked"], &chunked),
+        (vec!["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], &chunked),
+        (vec!["Transfer-Encoding: gzip"], CALL),
+        (vec!["Transfer-Encoding: chunked, identity"], CALL),
+        (vec!["Transfer-Encoding: xchunked"], CALL),
+        (vec!["Transfer-Encoding : chunked"], &chunked),
+        (vec![&*length, "Content-Length: 5"], CALL),
+        (vec!["Content-Length: +5"], CALL),
+        (vec!["Content-Length: 5, 5"], CALL),
+        (vec!["Content-Length: 0x10"], CALL),
+        (vec!["Content-Length: -1"], CALL),
+    ] {
+        let head = lines(&key, &framing);
+        let reply = gateway.send(&request("POST /v1/calls HTTP/1.1", &head, body)).await;
+        assert_eq!(reply.status, 400, "{framing:?}: {}", reply.text());
+    }
+    let head = lines(&key, &["Transfer-Encoding: chunked"]);
+    let reply = gateway.send(&request("POST /v1/calls HTTP/1.0", &head, &chunked)).await;
+    assert_eq!(reply.status, 400, "HTTP/1.0 has no chunks");
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
+async fn no_second_call_hides_behind_two_lengths() {
+    let (world, gateway) = closed_door(|config| config).await;
+    let key = key();
+    let hidden = String::from_utf8(post("/v1/calls", Some(API_KEY), CALL)).expect("UTF-8");
+    let body = format!("0\r\n\r\n{hidden}");
+    let length = format!("Content-Length: {}", body.len());
+    for framing in
+        [[&*length, "Transfer-Encoding: chunked"], ["Transfer-Encoding: chunked", &*length]]
+    {
+        let mut client = RawClient::connect(gateway.api()).await;
+        let head = lines(&key, &framing);
+        client.write(&request("POST /v1/calls HTTP/1.1", &head, &body)).await;
+        let answers = String::from_utf8(client.read_to_end().await).expect("UTF-8");
+        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
+        assert!(answers.starts_with("HTTP/1.1 400 "), "{answers}");
+    }
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
+async fn a_head_has_bounds() {
+    let (world, gateway) = closed_door(|config| config).await;
+    let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
+    let many: Vec<String> = (0..80).map(|number| format!("X-{number}: 1")).collect();
+    let with = |extra: &[&str]| {
+        let head = [&lines(&key, &[&length]), extra].concat();
+        request("POST /v1/calls HTTP/1.1", &head, CALL).replace_tool()
+    };
+    let extra: Vec<&str> = many.iter().map(String::as_str).collect();
+    // 64 lines are taken, 65 are not.
+    assert_eq!(gateway.send(&with(&extra[..60])).await.status, 200);
+    assert_eq!(gateway.send(&with(&extra[..61])).await.status, 431);
+    assert_eq!(gateway.send(&with(&extra)).await.status, 431);
+    let wide = format!("X-Wide: {}", "x".repeat(70_000));
+    assert_eq!(gateway.send(&with(&[&wide])).await.status, 431);
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
+async fn what_is_no_head_is_refused() {
+    let (world, gateway) = closed_door(|config| config).await;
+    let key = key();
+    for (line, extra) in [
+        ("POST /v1/calls HTTP/1.1", "X-Bad\u{1}: 1"),
+        ("POST /v1/calls HTTP/1.1", "X-Bad: a\0b"),
+        ("POST /v1/calls HTTP/1.1", "no header"),
+        ("POST /v1/calls HTTP/1.1", " folded: 1"),
+        ("POST /v1/calls HTTP/2.0", "X: 1"),
+        ("POST /v1/calls", "X: 1"),
+        ("POST /v1 calls HTTP/1.1", "X: 1"),
+        ("\u{16}\u{3}\u{1}", "X: 1"),
+    ] {
+        let mut client = RawClient::connect(gateway.api()).await;
+        let head = lines(&key, &["Content-Length: 0", extra]);
+        client.write(&request(line, &head, "")).await;
+        let answer = String::from_utf8(client.read_to_end().await).expect("UTF-8");
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{line:?} {extra:?}: {answer:?}");
+    }
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_cut_off() {
+    let (world, gateway) =
+        closed_door(|config| config.set("/listeners/api/header_timeout", json!("300ms"))).await;
+    for beginning in ["", "P", "POST /v1/calls HTTP/1.1\r\nHost: gateway\r\nX-Slow: 1"] {
+        let mut client = RawClient::connect(gateway.api()).await;
+        client.write(beginning.as_bytes()).await;
+        let answer = String::from_utf8(client.read_to_end().await).expect("UTF-8");
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer:?}");
+    }
+    untouched(world, gateway).await;
+}

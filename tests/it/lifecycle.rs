@@ -1,0 +1,247 @@
+//! The ends of things: a runtime that hangs up, a gateway that is told to stop, and one that cannot start.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::config::{API_KEY, ConfigBuilder};
+use crate::support::dns::Answer;
+use crate::support::gateway::Gateway;
+use crate::support::http::{RawClient, post};
+use crate::support::script::{Script, answer};
+use crate::support::upstream::Upstream;
+use crate::support::wait::{Signal, poll};
+use crate::support::world::{HOST, World};
+
+fn ok() -> Vec<u8> {
+    answer(200, "application/json", "1")
+}
+
+/// A runtime that posts a call and can hang up.
+async fn runtime(gateway: &Gateway, tool: &str, call_id: &str) -> RawClient {
+    let mut client = RawClient::connect(gateway.api()).await;
+    let body = json!({
+        "tool": tool, "arguments": {}, "call_id": call_id, "run_id": "run_1", "step": call_id,
+    });
+    client.write(&post("/v1/calls", Some(API_KEY), body.to_string())).await;
+    client
+}
+
+/// Waits until the drain has begun.
+async fn draining(gateway: &Gateway) {
+    poll("/readyz to say 503", || async {
+        (gateway.probe("/readyz").await.status == 503).then_some(())
+    })
+    .await;
+}
+
+fn shape(line: &Value) -> [Value; 4] {
+    ["status", "code", "outcome", "attempts"].map(|field| line[field].clone())
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_up_before_the_request_is_out_stops_the_call() {
+    let world = World::tls().await;
+    let held = Signal::new();
+    let gateway = world.gateway(world.tool("early")).await;
+    world.dns.script(HOST, vec![Answer::lines(&["A 127.0.0.1"]).held(&held)]);
+    let client = runtime(&gateway, "early", "call_early1").await;
+    world.dns.wait_for_questions(2).await;
+    drop(client);
+    let line = gateway.call_line("call_early1").await;
+    assert_eq!(shape(&line), [json!("failed"), json!("cancelled"), json!("not_sent"), json!(0)]);
+    held.fire();
+    gateway.assert_quiet().await;
+    let metrics = gateway.metrics().await;
+    let labels = [("tool", "early"), ("code", "cancelled"), ("fault", "caller")];
+    assert_eq!(metrics.value("sortie_calls_total", &labels), 1.0);
+    assert_eq!(metrics.value("sortie_attempts_total", &[("tool", "early")]), 0.0);
+    world.upstream.default(Script::new());
+    world.upstream.assert_untouched().await;
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_up_between_two_attempts_ends_the_call_with_the_first_one_s_failure() {
+    let world = World::plain().await;
+    world.upstream.default(Script::once(answer(503, "", "")));
+    let gateway = world.gateway(world.tool("between").profile("bare-v1")).await;
+    let client = runtime(&gateway, "between", "call_between1").await;
+    // The wait before the next attempt has begun, and lasts a quarter of a second at least.
+    world.upstream.wait_until_closed(1).await;
+    drop(client);
+    let line = gateway.call_line("call_between1").await;
+    assert_eq!(shape(&line), [json!("failed"), json!("http_status"), json!("answered"), json!(1)]);
+    gateway.assert_quiet().await;
+    assert_eq!(world.upstream.requests().len(), 1);
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn what_was_sent_is_finished_and_logged_although_the_runtime_hung_up() {
+    let rows = [
+        (ok(), [json!("succeeded"), json!("ok"), json!(null), json!(1)]),
+        (answer(503, "", ""), [json!("failed"), json!("http_status"), json!("answered"), json!(1)]),
+    ];
+    for (bytes, expected) in rows {
+        let world = World::tls().await;
+        let (arrived, go) = (Signal::new(), Signal::new());
+        let script = Script::new().request().fire(&arrived).wait(&go).send(bytes).stall();
+        world.upstream.default(script);
+        let gateway = world.gateway(world.tool("late").profile("bare-v1")).await;
+        let client = runtime(&gateway, "late", "call_late1").await;
+        arrived.fired().await;
+        drop(client);
+        go.fire();
+        assert_eq!(shape(&gateway.call_line("call_late1").await), expected);
+        gateway.assert_quiet().await;
+        assert_eq!(world.upstream.requests().len(), 1, "no further attempt");
+        gateway.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn sigterm_lets_running_calls_finish() {
+    let world = World::tls().await;
+    let go = Signal::new();
+    world.upstream.default(Script::new().request().wait(&go).send(ok()).stall());
+    let tools = world.config().tool(world.tool("running")).tool(world.tool("orphan"));
+    let mut gateway = tools.start().await;
+    let mut client = runtime(&gateway, "running", "call_running1").await;
+    let orphan = runtime(&gateway, "orphan", "call_orphan1").await;
+    world.upstream.wait_for_requests(2).await;
+    drop(orphan);
+
+    gateway.terminate();
+    draining(&gateway).await;
+    assert_eq!(gateway.probe("/livez").await.status, 200);
+    assert_eq!(gateway.metrics().await.value("sortie_draining", &[]), 1.0);
+    // Who comes now is told at once, so that it can go elsewhere.
+    let api = gateway.api();
+    poll("a new connection to be refused", || async move {
+        tokio::net::TcpStream::connect(api).await.is_err().then_some(())
+    })
+    .await;
+    go.fire();
+
+    let reply = client.read_reply().await;
+    assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("succeeded")));
+    let finished = gateway.ended().await;
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    assert!(finished.stderr.is_empty(), "{finished:#?}");
+    for call in ["call_running1", "call_orphan1"] {
+        let logged = finished.stdout.lines().filter(|line| line.contains(call));
+        let logged: Vec<_> = logged.filter(|line| line.contains(r#""code":"ok""#)).collect();
+        assert_eq!(logged.len(), 1, "{call}: {finished:#?}");
+    }
+    assert!(finished.stdout.ends_with('}'), "the last line is whole: {finished:#?}");
+}
+
+#[tokio::test]
+async fn calls_are_taken_for_a_while_after_sigterm_where_the_configuration_says_so() {
+    let world = World::tls().await;
+    world.upstream.default(Script::always(ok()));
+    let config = world.config().set("/shutdown", json!({"accept_for": "600s"}));
+    let mut gateway = config.tool(world.tool("taken")).start().await;
+    gateway.terminate();
+    draining(&gateway).await;
+    assert_eq!(gateway.call("taken", json!({})).await.succeeded(), json!(1));
+    // A second signal ends the wait.
+    gateway.terminate();
+    let finished = gateway.ended().await;
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+}
+
+#[tokio::test]
+async fn a_call_longer_than_the_grace_is_cut_off_with_its_outcome_open() {
+    let world = World::tls().await;
+    let (held, arrived) = (Signal::new(), Signal::new());
+    world.upstream.default(Script::new().request().fire(&arrived).stall());
+    let config = world.config().set("/shutdown", json!({"grace": "300ms"}));
+    // The second tool has a name of its own, whose lookup never ends.
+    let other = crate::support::config::Tool::new("unsent", "https://unsent.example.com/");
+    world.dns.script("unsent.example.com", vec![Answer::lines(&[]).held(&held)]);
+    let config = config.set("/dns/timeout", json!("30s"));
+    let mut gateway = config.tool(world.tool("hanging")).tool(other).start().await;
+    let mut sent = runtime(&gateway, "hanging", "call_hanging1").await;
+    let mut unsent = runtime(&gateway, "unsent", "call_unsent1").await;
+    arrived.fired().await;
+    world.dns.wait_for_questions(4).await;
+
+    let told = Instant::now();
+    gateway.terminate();
+    let (sent, unsent) = (sent.read_reply().await.json(), unsent.read_reply().await.json());
+    let finished = gateway.ended().await;
+    assert!(told.elapsed() < Duration::from_secs(5), "it took {:?}", told.elapsed());
+
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    let error =
+        |reply: &Value| ["code", "outcome", "retryable"].map(|field| reply["error"][field].clone());
+    assert_eq!(error(&sent), [json!("cancelled"), json!("unknown"), json!(false)], "{sent}");
+    let text = "The call was cancelled. It may have taken effect; check before trying again.";
+    assert_eq!(sent["model"]["text"], text);
+    assert_eq!(sent["attempts"][0]["error"], json!({"code": "cancelled", "detail": null}));
+    assert_eq!(error(&unsent), [json!("cancelled"), json!("not_sent"), json!(true)], "{unsent}");
+    assert_eq!(unsent["model"]["text"], "The call was cancelled.");
+    for call in ["call_hanging1", "call_unsent1"] {
+        let is_line =
+            |line: &&str| line.contains(call) && line.contains(r#""code":"cancelled","outcome""#);
+        assert_eq!(finished.stdout.lines().filter(is_line).count(), 1, "{finished:#?}");
+    }
+    assert!(finished.stdout.contains("Some calls did not finish in time"), "{finished:#?}");
+    world.upstream.wait_until_closed(1).await;
+}
+
+#[tokio::test]
+async fn a_second_sigterm_ends_at_once() {
+    let world = World::plain().await;
+    world.upstream.default(Script::new().request().stall());
+    let mut gateway = world.gateway(world.tool("stuck")).await;
+    let mut client = runtime(&gateway, "stuck", "call_stuck1").await;
+    world.upstream.wait_for_requests(1).await;
+    let told = Instant::now();
+    gateway.terminate();
+    draining(&gateway).await;
+    gateway.terminate();
+    let finished = gateway.ended().await;
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    assert!(told.elapsed() < Duration::from_secs(8), "the tool's 10 s were not waited for");
+    assert!(client.read_to_end().await.is_empty());
+}
+
+/// `sortie serve` on this configuration ends by itself with 1, and says this on standard error.
+#[track_caller]
+fn check_start(config: &ConfigBuilder, expected: &[&str]) {
+    let folder = config.write();
+    let path = folder.config.to_str().expect("a UTF-8 path");
+    let finished = crate::support::cli::run(["serve", "--config", path], "");
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    for part in expected {
+        assert!(finished.stderr.contains(part), "{part:?} is missing in {finished:#?}");
+    }
+    assert!(!finished.stderr.contains("panicked"), "{finished:#?}");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named_and_ends_the_start() {
+    let taken = Upstream::forbidden_at(([127, 0, 0, 1], 0).into()).await;
+    let address = taken.address().to_string();
+    for listener in ["api", "telemetry"] {
+        let place = format!("/listeners/{listener}/address");
+        let config = ConfigBuilder::new().set(&place, json!(address));
+        check_start(&config, &[&format!("the {listener} listener cannot listen at {address}: ")]);
+    }
+}
+
+#[test]
+fn a_configuration_that_does_not_hold_ends_the_start() {
+    check_start(&ConfigBuilder::new().raw("version: [\n"), &["sortie.yaml:"]);
+    let twice = "version: 1\nversion: 1\n";
+    check_start(&ConfigBuilder::new().raw(twice), &["sortie.yaml:2:1: ", "version"]);
+    let unknown = ConfigBuilder::new().set("/listenerz", json!({}));
+    check_start(&unknown, &["sortie.yaml:", "listenerz"]);
+    let missing = crate::support::cli::run(["serve", "--config", "/nowhere/sortie.yaml"], "");
+    assert_eq!(missing.code, Some(1), "{missing:#?}");
+    assert!(missing.stderr.contains("/nowhere/sortie.yaml"), "{missing:#?}");
+    assert_eq!(crate::support::cli::run(["serve"], "").code, Some(2));
+}

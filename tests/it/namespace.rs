@@ -1,0 +1,4 @@
+//! End to end with nothing switched off: system DNS, port 443, no exception, and private addresses that answer.
+
+mod refusals;
+mod routes;

@@ -1,0 +1,282 @@
+//! README.md holds what it says: its commands run, its tables are those of the code.
+
+mod page;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sortie::model::outcome::FailureCode;
+use sortie::policy::egress_code::EgressCode;
+use sortie::serve::http::ApiCode;
+
+use self::page::{Page, Shell, backticked, words};
+use crate::support::certs::Authority;
+use crate::support::config::ConfigBuilder;
+use crate::support::dns::DnsServer;
+use crate::support::gateway::Gateway;
+use crate::support::http::{Reply, exchange, get, post};
+use crate::support::script::{Script, answer};
+use crate::support::upstream::Upstream;
+use crate::support::world::World;
+
+/// The host of the page's tool.
+const HOST: &str = "shop.example.com";
+/// The page's addresses, which a test must not take.
+const API: &str = "127.0.0.1:8477";
+const TELEMETRY: &str = "127.0.0.1:9477";
+
+#[test]
+fn the_first_commands_are_the_ones_that_are_promised() {
+    let page = Page::read();
+    let first = |heading| page.section(heading).blocks("sh").first().cloned().expect("a block");
+    assert_eq!(first("## Quick start"), "cargo run --release --locked -- demo --once\n");
+    assert_eq!(first("## Tests"), "cargo test --locked\n");
+}
+
+/// The page's tool, its name and its certificate.
+struct Shop {
+    authority: Authority,
+    upstream: Upstream,
+    dns: DnsServer,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let authority = Authority::new();
+        let upstream = Upstream::tls(&authority.leaf(&[HOST])).await;
+        upstream.default(Script::always(answer(
+            200,
+            "application/json",
+            r#"{"status":"shipped"}"#,
+        )));
+        Self { authority, upstream, dns: DnsServer::start().await }
+    }
+
+    /// The page's configuration on free ports, with this shop as its tool.
+    async fn gateway(&self, yaml: &str, shell: &Shell) -> Gateway {
+        self.dns.set(HOST, &["A 127.0.0.1"]);
+        let mut yaml = self.at_home(yaml);
+        let port = self.upstream.port().to_string();
+        let exception = json!({
+            "tools": ["*"], "hosts": [HOST], "cidrs": ["127.0.0.1/32"], "ports": [port],
+            "reason": "the test's own upstream", "owner": "tests",
+        });
+        let any = json!({"address": "127.0.0.1:0"});
+        for (key, value) in [
+            ("listeners", json!({"api": any, "telemetry": any})),
+            ("dns", json!({"servers": [self.dns.address().to_string()]})),
+            ("egress", json!({"exceptions": [exception], "tls": {"extra_ca": {"file": "ca.pem"}}})),
+        ] {
+            yaml.push_str(&format!("{key}: {value}\n"));
+        }
+        let mut config = ConfigBuilder::new().raw(&yaml).file("ca.pem", &self.authority.pem());
+        for file in ["secrets/runtime", "secrets/lookup_order"] {
+            let secret = shell.read(file);
+            config = config.file(file, &secret).watch(secret.trim_end());
+        }
+        config.start().await
+    }
+
+    /// The page's text with this shop's port.
+    fn at_home(&self, text: &str) -> String {
+        let home = format!("https://{HOST}:{}/", self.upstream.port());
+        text.replace(&format!("https://{HOST}/"), &home)
+    }
+}
+
+/// Runs `curl` as the page writes it, without needing curl.
+async fn curl(line: &str, gateway: &Gateway) -> Reply {
+    let mut parts = words(line, gateway.folder().path()).into_iter().skip(1);
+    let (mut headers, mut body, mut target) = (Vec::new(), None, String::new());
+    while let Some(part) = parts.next() {
+        match part.as_str() {
+            "-s" => {}
+            "-H" => headers.push(parts.next().expect("a header")),
+            "-d" => body = parts.next(),
+            _ => target = part,
+        }
+    }
+    let target = target.strip_prefix("http://").expect("an address of the gateway");
+    let (address, path) = target.split_at(target.find('/').expect("a path"));
+    let address = address.parse().expect("an address");
+    let Some(body) = body else { return exchange(address, &get(path)).await };
+    let key = headers.iter().find_map(|header| header.strip_prefix("Authorization: Bearer "));
+    assert!(headers.contains(&"Content-Type: application/json".to_owned()), "{headers:?}");
+    exchange(address, &post(path, key, body)).await
+}
+
+// The commands wait for the fixtures, so these need threads of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_runs_as_it_is_written() {
+    let page = Page::read();
+    let yaml = page.blocks("yaml").first().cloned().expect("a configuration");
+    let shop = Shop::open().await;
+    let mut shell = Shell::new();
+    let mut gateway: Option<Gateway> = None;
+    let (mut calls, mut commands) = (0, 0);
+    for line in page.blocks("sh").iter().flat_map(|block| page::lines(block)) {
+        let line = shop.at_home(&line);
+        let line = match &gateway {
+            None => line,
+            Some(running) => line
+                .replace(API, &running.api().to_string())
+                .replace(TELEMETRY, &running.telemetry().to_string()),
+        };
+        match line.split(' ').next().unwrap_or_default() {
+            "curl" => {
+                let reply = curl(&line, gateway.as_ref().expect("`serve` comes first")).await;
+                assert_eq!(reply.status, 200, "{line}: {}", reply.text());
+                if line.contains("/v1/calls") {
+                    assert_eq!(reply.json()["status"], "succeeded", "{}", reply.text());
+                    calls += 1;
+                }
+            }
+            "cargo" if line.starts_with("cargo run ") => {
+                shell.run(&line.replace("cargo run --release --locked -- ", "sortie "));
+            }
+            // This test runs by the one, and the other writes outside of the folder.
+            "cargo" => {
+                assert!(line.starts_with("cargo test ") || line.starts_with("cargo install "))
+            }
+            "sortie" if line.starts_with("sortie serve ") => {
+                assert_eq!(line, "sortie serve --config sortie.yaml");
+                let started = shop.gateway(&yaml, &shell).await;
+                shell.move_to(started.folder().path());
+                gateway = Some(started);
+            }
+            _ => {
+                if line.starts_with("sortie check ") && gateway.is_none() {
+                    shell.write("sortie.yaml", &yaml);
+                }
+                shell.run(&line);
+                commands += 1;
+            }
+        }
+    }
+    assert!(calls > 0 && commands > 10, "{calls} calls, {commands} commands");
+    assert_eq!(shop.upstream.requests().len(), calls);
+    gateway.expect("a gateway").finish().await;
+}
+
+#[test]
+fn every_file_that_is_named_is_there() {
+    let page = Page::read();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut links = page.text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    assert!(links.clone().count() > 5);
+    let missing = links.find(|link| match link.strip_prefix('#') {
+        Some(anchor) => !page.has_anchor(anchor),
+        None => !root.join(link).exists(),
+    });
+    assert_eq!(missing, None);
+}
+
+#[test]
+fn the_raw_requests_are_the_golden_ones() {
+    let page = Page::read();
+    let shown: BTreeSet<String> = page.blocks("http").into_iter().collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let golden = std::fs::read_dir(folder).expect("the folder").map(|entry| {
+        let text = std::fs::read_to_string(entry.expect("an entry").path()).expect("a file");
+        text.replace("\r\n", "\n") + "\n"
+    });
+    assert_eq!(shown, golden.collect());
+}
+
+#[test]
+fn the_codes_of_outcomes_are_all_there_with_status_and_fault() {
+    let rows = Page::read().section("### Codes").rows();
+    let shown: BTreeSet<Vec<String>> =
+        rows.iter().map(|row| vec![row[0].clone(), row[1].clone(), row[2].clone()]).collect();
+    let known = FailureCode::ALL.iter().map(|code| {
+        let name = format!("`{}`", code.as_str());
+        vec![name, code.status().as_str().to_owned(), code.fault().as_str().to_owned()]
+    });
+    assert_eq!(shown, known.collect());
+}
+
+#[test]
+fn the_codes_of_the_api_are_all_there_with_their_status() {
+    let rows = Page::read().section("### Errors of the API").rows();
+    let shown: BTreeSet<(String, String)> =
+        rows.iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let known = ApiCode::ALL
+        .map(|code| (code.status().as_u16().to_string(), format!("`{}`", code.as_str())));
+    assert_eq!(shown, known.into());
+}
+
+#[test]
+fn the_codes_of_addresses_are_all_there_once() {
+    let rows = Page::read().section("### Which addresses may be called").rows();
+    let mut shown: Vec<String> = rows.iter().flat_map(|row| backticked(&row[1])).collect();
+    shown.sort();
+    let mut known: Vec<String> = EgressCode::ALL.iter().map(|code| code.as_str().into()).collect();
+    known.retain(|code| code != "ok");
+    known.sort();
+    assert_eq!(shown, known);
+}
+
+/// The metrics that have a series after a good call, a repeated one and one with wrong arguments.
+async fn metrics() -> String {
+    let world = World::tls().await;
+    let good = answer(200, "application/json", "7");
+    world.upstream.next(Script::once(answer(503, "application/json", "{}")));
+    world.upstream.default(Script::always(good));
+    let tool = world
+        .tool("lookup")
+        .profile("bare-v1")
+        .set("policy", json!({"effect": "allow", "shadow": {"effect": "deny"}}));
+    let gateway =
+        world.gateway(tool.parameters(json!({"type": "object", "maxProperties": 1}))).await;
+    gateway.call("lookup", json!({})).await.succeeded();
+    gateway.call("lookup", json!({"a": 1, "b": 2})).await.refused("invalid_arguments", None);
+    let text = gateway.metrics().await.text;
+    gateway.finish().await;
+    text
+}
+
+#[tokio::test]
+async fn the_metrics_are_all_there_with_their_labels() {
+    let section = Page::read().section("### Metrics");
+    let shown: BTreeSet<String> =
+        section.rows().iter().flat_map(|row| backticked(&row[0])).collect();
+    let text = metrics().await;
+    let exported: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE sortie_")?.split(' ').next())
+        .map(|name| format!("sortie_{name}"))
+        .collect();
+    assert_eq!(shown, exported);
+    for row in section.rows() {
+        for name in backticked(&row[0]) {
+            for label in row[1].split(", ").filter(|label| !label.is_empty()) {
+                let series = text.lines().filter(|line| line.starts_with(&name));
+                let has = |line: &str| line.contains(&format!("{label}=\""));
+                assert!(series.into_iter().any(has), "{name} has no label {label}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_log_line_has_the_fields_that_are_shown() {
+    let page = Page::read();
+    let shown = page.section("## Operating").blocks("json").first().cloned().expect("a line");
+    let world = World::tls().await;
+    world.upstream.default(Script::always(answer(200, "application/json", "7")));
+    let gateway = world.gateway(world.tool("lookup")).await;
+    let outcome = gateway.call("lookup", json!({})).await;
+    let line = gateway.call_line(&outcome.id()).await;
+    let keys = |value: &Value| -> BTreeSet<String> {
+        value.as_object().expect("an object").keys().cloned().collect()
+    };
+    let shown = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(keys(&shown), keys(&line));
+    // What is shown of the outcome is part of one.
+    let example = page.section("## With your own tool").blocks("json").first().cloned();
+    let example = serde_json::from_str(&example.expect("an outcome")).expect("JSON");
+    let unknown = keys(&example).difference(&keys(&outcome.0.json())).cloned().collect::<Vec<_>>();
+    assert_eq!(unknown, ["\u{2026}"]);
+    gateway.finish().await;
+}

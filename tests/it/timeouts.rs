@@ -1,0 +1,143 @@
+//! An attempt's time, phase by phase: what the runtime and the model are told, and what may have happened.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::config::Tool;
+use crate::support::deaf::Deaf;
+use crate::support::dns::Answer;
+use crate::support::fleet::{Fleet, host};
+use crate::support::gateway::{Gateway, Outcome};
+use crate::support::script::{Script, answer, head};
+use crate::support::upstream::Upstream;
+use crate::support::wait::together;
+
+const SENTENCE: &str = "The tool did not answer within 1 s.";
+const WARNING: &str = " It may have taken effect; check before trying again.";
+
+/// The least time that the default profile allows.
+fn quick(tool: Tool) -> Tool {
+    tool.set("timeout", json!("1s"))
+}
+
+/// Fails unless the call ran out of time in this phase, after its second and not long after.
+async fn check(gateway: &Gateway, outcome: &Outcome, phase: &str, sent: bool) {
+    outcome.failed("timeout", Some(phase), if sent { "unknown" } else { "not_sent" });
+    assert_eq!(outcome.at("/error/message"), SENTENCE);
+    let warning = if sent { WARNING } else { "" };
+    assert_eq!(outcome.model_text(), format!("{SENTENCE}{warning}"));
+    let error = json!({"code": "timeout", "detail": phase});
+    assert_eq!(outcome.at("/attempts/0/error"), error);
+    // Nothing left, so that the same call again can do no harm.
+    assert_eq!(outcome.at("/error/retryable"), json!(!sent), "{phase}");
+    let took = outcome.at("/duration_ms").as_u64().expect("a duration");
+    assert!((1000..1300 + 1000).contains(&took), "{phase}: {took} ms");
+    let line = gateway.call_line(&outcome.id()).await;
+    assert_eq!(line["code"], "timeout", "{line}");
+}
+
+#[tokio::test]
+async fn each_phase_has_a_name_of_its_own() {
+    let deaf = Deaf::listen();
+    let stalled_tls = Upstream::plain().await;
+    stalled_tls.default(Script::new().stall());
+    let stalled_url = |tool: &str, port| format!("https://{}:{port}/", host(tool));
+    let mut fleet = Fleet::new().await.configure(|config| {
+        config.set("/dns/timeout", json!("5s")).set("/egress/connect_timeout", json!("5s"))
+    });
+    fleet = fleet.at("dns", 9, &format!("http://{}:9/", host("dns")), quick);
+    fleet.dns.script(&host("dns"), vec![Answer::Drop]);
+    let port = deaf.address().port();
+    fleet = fleet.at("connect", port, &stalled_url("connect", port), quick);
+    let port = stalled_tls.port();
+    fleet = fleet.at("tls", port, &stalled_url("tls", port), quick);
+    let (fleet, silent) = fleet.tls("silent", Script::new().request().stall(), quick).await;
+    let half = [head(200, &[("Content-Length", "9")]), b"half".to_vec()].concat();
+    let stalling = Script::new().request().send(half).stall();
+    let (fleet, stalling) = fleet.tls("stalling", stalling, quick).await;
+    let gateway = fleet.config.start().await;
+
+    let names = ["dns", "connect", "tls", "silent", "stalling"];
+    let outcomes = together(names.map(|name| gateway.call(name, json!({})))).await;
+
+    let phases =
+        [("dns", false), ("connect", false), ("tls", false), ("first_byte", true), ("body", true)];
+    for ((outcome, name), (phase, sent)) in outcomes.iter().zip(names).zip(phases) {
+        assert_eq!(outcome.at("/tool"), name);
+        check(&gateway, outcome, phase, sent).await;
+    }
+    let metrics = gateway.metrics().await;
+    for name in names {
+        let labels = [("tool", name), ("result", "timeout")];
+        assert_eq!(metrics.value("sortie_attempts_total", &labels), 1.0, "{name}");
+    }
+    for server in [&stalled_tls, &silent, &stalling] {
+        server.wait_until_closed(1).await;
+        assert_eq!(server.connections().len(), 1);
+    }
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_is_cut_off_like_one_that_stalls() {
+    let period = Duration::from_millis(50);
+    let long_head = head(200, &[("X-Long", &"x".repeat(500))]);
+    let dripping_head = Script::new().request().drip(long_head, period);
+    let body = head(200, &[("Content-Type", "text/plain")]);
+    let dripping_body = Script::new().request().send(body).drip("x".repeat(500), period);
+    let chunk = || head(200, &[("Transfer-Encoding", "chunked")]);
+    let chunks = Script::new().request().send(chunk()).drip("1\r\nx\r\n".repeat(100), period);
+    // The hints come fast enough to keep a silence timer happy, and slowly enough to stay within any budget of bytes.
+    let hints = Script::new().request().drip(head(103, &[]).repeat(50), period);
+    let (fleet, first) = Fleet::new().await.tls("dripping_head", dripping_head, quick).await;
+    let (fleet, second) = fleet.plain("dripping_body", dripping_body, quick).await;
+    let (fleet, third) = fleet.tls("dripping_chunks", chunks, quick).await;
+    let (fleet, fourth) = fleet.plain("dripping_hints", hints, quick).await;
+    let gateway = fleet.config.start().await;
+
+    let names = ["dripping_head", "dripping_body", "dripping_chunks", "dripping_hints"];
+    let outcomes = together(names.map(|name| gateway.call(name, json!({})))).await;
+
+    for (outcome, phase) in outcomes.iter().zip(["first_byte", "body", "body", "first_byte"]) {
+        check(&gateway, outcome, phase, true).await;
+        assert_eq!(outcome.at("/result"), json!(null));
+    }
+    for server in [&first, &second, &third, &fourth] {
+        server.wait_until_closed(1).await;
+        assert_eq!(server.requests().len(), 1);
+    }
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_holds_a_call_no_longer_than_its_time() {
+    // Larger than what the kernels of both sides take from a sender on their own.
+    let large = "x".repeat(900_000);
+    let shape = |tool: Tool| {
+        quick(tool)
+            .parameters(json!({"type": "object", "properties": {"text": {"type": "string"}}}))
+    };
+    let (fleet, server) = Fleet::new().await.plain("unread", Script::new().hold(), shape).await;
+    let gateway = fleet.config.start().await;
+    let outcome = gateway.call("unread", json!({"text": large})).await;
+    // Some of the request is out: nobody knows what was made of it.
+    check(&gateway, &outcome, "first_byte", true).await;
+    assert!(server.requests().is_empty());
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn a_slow_answer_that_comes_in_time_is_a_result() {
+    let slow = [head(200, &[("Content-Length", "4")]), b"slow".to_vec()].concat();
+    let script = Script::new().request().drip(slow, Duration::from_millis(5));
+    let (fleet, _server) = Fleet::new().await.tls("slow", script, |tool| tool).await;
+    let good = Script::always(answer(200, "text/plain", "quick"));
+    let (fleet, _quick) = fleet.tls("quick", good, |tool| tool).await;
+    let gateway = fleet.config.start().await;
+    // One that is slow holds up no other.
+    let (slow, quick) =
+        tokio::join!(gateway.call("slow", json!({})), gateway.call("quick", json!({})));
+    assert_eq!((slow.succeeded(), quick.succeeded()), (json!("slow"), json!("quick")));
+    gateway.finish().await;
+}
