@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,16 +20,17 @@ use crate::net::resolve::HickoryResolver;
 use crate::net::tls::{TlsError, client_tls, warm_up};
 use crate::serve::calls::{self, ApiState};
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
-use crate::serve::{BindError, ConnectionLimits, Listener};
+use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
 use crate::source::{self, LoadError};
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::log::LogSink;
-use crate::telemetry::metrics::{ConnectionCounts, Metrics, ToolLabels};
+use crate::telemetry::metrics::{Metrics, ToolLabels};
+use crate::telemetry::readings::Readings;
 
-/// Bounds on the telemetry listener: a scraper and a few probes.
+/// Bounds on the telemetry listener: a scraper and a few probes, which connect anew where they come seldom.
 const TELEMETRY_LIMITS: ConnectionLimits = ConnectionLimits {
     header_timeout: Duration::from_secs(5),
-    idle_timeout: Duration::from_secs(120),
+    idle_timeout: Duration::from_secs(5),
     max_connections: 256,
 };
 
@@ -63,9 +64,8 @@ pub struct App {
     pool: Arc<Pool>,
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
-    draining: Arc<AtomicBool>,
-    closing_api: watch::Sender<bool>,
-    closing_telemetry: watch::Sender<bool>,
+    api_phase: watch::Sender<Phase>,
+    telemetry_phase: watch::Sender<Phase>,
     serving_api: JoinHandle<()>,
     serving_telemetry: JoinHandle<()>,
     reaper: JoinHandle<()>,
@@ -122,15 +122,17 @@ impl App {
         ));
         let shutdown = snapshot.shutdown.clone();
         let (_, snapshots) = watch::channel(snapshot);
-        let gateway = Arc::new(Gateway::new(snapshots, webhook, clock, metrics.clone(), log));
+        let gateway =
+            Arc::new(Gateway::new(snapshots, webhook, clock.clone(), metrics.clone(), log));
 
         let readiness = Arc::new(Readiness::default());
-        let draining = Arc::new(AtomicBool::new(false));
+        let means = Means { metrics: metrics.clone(), readiness: readiness.clone(), clock };
+        let (api_phase, phase) = watch::channel(Phase::Serving);
         let api_router =
-            calls::router(ApiState { gateway: gateway.clone(), draining: draining.clone() });
+            calls::router(ApiState { gateway: gateway.clone(), phase: Arc::new(phase.clone()) });
         let telemetry_router = telemetry::router(TelemetryState {
             metrics: metrics.clone(),
-            connections: Arc::new(PoolCounts(pool.clone())),
+            readings: Arc::new(Counts { pool: pool.clone(), gateway: gateway.clone() }),
             readiness: readiness.clone(),
         });
         let (api, telemetry) = (api_listener.address(), telemetry_listener.address());
@@ -139,16 +141,15 @@ impl App {
         {
             tracing::info!(listener = name, address = place, "Listening.");
         }
-        let (closing_api, closed_api) = watch::channel(false);
-        let (closing_telemetry, closed_telemetry) = watch::channel(false);
+        let (telemetry_phase, phase_of_telemetry) = watch::channel(Phase::Serving);
         let serving_telemetry = tokio::spawn(telemetry_listener.run(
             telemetry_router,
-            metrics.clone(),
-            closed_telemetry,
+            means.clone(),
+            phase_of_telemetry,
         ));
         // A panic while warming up costs the first call some milliseconds and nothing else.
         let _ = warming.await;
-        let serving_api = tokio::spawn(api_listener.run(api_router, metrics.clone(), closed_api));
+        let serving_api = tokio::spawn(api_listener.run(api_router, means, phase));
         let reaper = tokio::spawn(pool.clone().run_reaper());
         readiness.set(true);
         tracing::info!("Ready.");
@@ -160,9 +161,8 @@ impl App {
             pool,
             metrics,
             readiness,
-            draining,
-            closing_api,
-            closing_telemetry,
+            api_phase,
+            telemetry_phase,
             serving_api,
             serving_telemetry,
             reaper,
@@ -179,17 +179,23 @@ impl App {
         self.telemetry
     }
 
-    /// Ends in order: not ready, no new calls, wait for those that run, close. True where all of them finished.
-    pub async fn shutdown(self) -> bool {
+    /// Ends in order: not ready, no new calls, wait for those that run, cut off what outlasts the grace, close.
+    pub async fn shutdown(self) {
         tracing::info!("Draining.");
-        self.readiness.set(false);
         self.metrics.draining.set(1);
-        tokio::time::sleep(self.shutdown.accept_for).await;
-        self.draining.store(true, Ordering::Release);
-        self.closing_api.send_replace(true);
+        if !self.shutdown.accept_for.is_zero() {
+            self.readiness.set(false);
+            tokio::time::sleep(self.shutdown.accept_for).await;
+        }
+        self.api_phase.send_replace(Phase::Draining);
+        // Only now, so that whoever saw it is never served by chance.
+        self.readiness.set(false);
         let finish = async {
-            // The listener first: what it still serves may begin no call after it has ended.
+            // Until the last call has ended, who comes is told to go elsewhere.
+            self.gateway.idle().await;
+            self.api_phase.send_replace(Phase::Closed);
             let _ = self.serving_api.await;
+            // A request that came just before the drain may have become a call just after.
             self.gateway.idle().await;
         };
         tokio::pin!(finish);
@@ -202,20 +208,22 @@ impl App {
         }
         self.reaper.abort();
         self.pool.close_all();
-        self.closing_telemetry.send_replace(true);
+        self.telemetry_phase.send_replace(Phase::Closed);
         // A scraper that keeps its connection busy must not hold the process.
         let _ = tokio::time::timeout(LAST_ANSWERS, self.serving_telemetry).await;
         tracing::info!("Stopped.");
-        finished
     }
 }
 
-/// The pool's counters, as a scrape reads them.
-struct PoolCounts(Arc<Pool>);
+/// What a scrape reads elsewhere.
+struct Counts {
+    pool: Arc<Pool>,
+    gateway: Arc<Gateway>,
+}
 
-impl ConnectionCounts for PoolCounts {
-    fn totals(&self) -> [(&'static str, u64); 4] {
-        let events = self.0.events();
+impl Readings for Counts {
+    fn connections(&self) -> [(&'static str, u64); 4] {
+        let events = self.pool.events();
         [
             ("new", &events.new),
             ("reused", &events.reused),
@@ -225,8 +233,17 @@ impl ConnectionCounts for PoolCounts {
         .map(|(kind, counter)| (kind, counter.load(Ordering::Relaxed)))
     }
 
-    fn open(&self) -> u64 {
-        self.0.events().open.load(Ordering::Relaxed)
+    fn connections_open(&self) -> u64 {
+        self.pool.events().open.load(Ordering::Relaxed)
+    }
+
+    fn call_lines(&self) -> [(&'static str, u64); 2] {
+        self.gateway.call_lines()
+    }
+
+    fn egress_exceptions(&self) -> usize {
+        let now = self.gateway.clock().unix_ms().div_euclid(1000);
+        self.gateway.snapshot().egress.exceptions_in_force(now).len()
     }
 }
 
@@ -267,10 +284,7 @@ fn publish(metrics: &Metrics, snapshot: &Snapshot, clock: &dyn Clock) {
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     metrics.config_tools.set(count(snapshot.tools.len()));
     metrics.config_warnings.set(count(snapshot.warnings.len()));
-    let now = clock.unix_ms().div_euclid(1000);
-    let exceptions = snapshot.egress.exceptions_in_force(now);
-    metrics.egress_exceptions.set(count(exceptions.len()));
-    for exception in exceptions {
+    for exception in snapshot.egress.exceptions_in_force(clock.unix_ms().div_euclid(1000)) {
         tracing::warn!(exception, "An exception opens what egress refuses.");
     }
     let missing = snapshot.tools.values().filter(|tool| tool.unavailable.is_some()).count();

@@ -93,6 +93,11 @@ impl Gateway {
         &self.clock
     }
 
+    /// Lines of finished calls since the start, by what became of them.
+    pub fn call_lines(&self) -> [(&'static str, u64); 2] {
+        self.log.call_lines()
+    }
+
     /// Waits until no call runs.
     pub async fn idle(&self) {
         self.in_flight.idle().await;
@@ -211,10 +216,9 @@ impl Gateway {
             return Err(Failure::not_sent(FailureCode::Denied, text));
         }
 
-        // 5. Its secrets are there.
-        if tool.unavailable.is_some() {
-            let text = "The tool is not configured: a secret of it is missing.";
-            return Err(Failure::not_sent(FailureCode::NotConfigured, text));
+        // 5. Its secrets are there, and its exception has not ended.
+        if let Some(reason) = &tool.unavailable {
+            return Err(Failure::not_sent(FailureCode::NotConfigured, reason.sentence()));
         }
 
         // 6. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
@@ -249,8 +253,7 @@ impl Gateway {
             region: snapshot.region.as_deref(),
             owner,
         };
-        let written = self.log.call(&CallLine::new(outcome, &call.context, line));
-        self.metrics.call_log(if written { "written" } else { "dropped" }, 1);
+        self.log.call(&CallLine::new(outcome, &call.context, line));
     }
 }
 

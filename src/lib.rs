@@ -7,6 +7,7 @@ pub mod model {
     pub mod json;
     pub mod json_string;
     pub mod json_text;
+    pub mod number;
     pub mod outcome;
     pub mod secret;
     pub mod time;
@@ -21,6 +22,7 @@ pub mod policy {
     pub mod egress_check;
     pub mod egress_code;
     pub mod egress_judge;
+    pub mod egress_problem;
     pub mod endpoint;
     pub mod header;
     pub mod identity;
@@ -31,6 +33,7 @@ pub mod policy {
     pub mod retry;
     pub mod schema;
     pub mod schema_cost;
+    pub mod schema_numbers;
     pub mod schema_subset;
     pub mod schema_words;
     pub mod scheme;
@@ -80,7 +83,9 @@ pub mod source;
 pub mod telemetry {
     pub mod labels;
     pub mod log;
+    pub mod maker;
     pub mod metrics;
+    pub mod readings;
 }
 
 // Floor 4: something that can run a checked call.

@@ -1,8 +1,10 @@
 //! Listeners: accept, bound, serve, and close in order.
 
 pub mod auth;
+mod bind;
 pub mod body;
 pub mod calls;
+mod crowd;
 pub mod http;
 pub mod outcome;
 mod pace;
@@ -11,8 +13,6 @@ pub mod telemetry;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,14 +24,17 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
+use crate::clock::Clock;
 use crate::config::snapshot::Bind;
-use crate::serve::http::screen;
+use crate::gateway::flight::Caught;
+use crate::serve::bind::{Place, Stream};
+use crate::serve::crowd::Crowd;
+use crate::serve::http::{ApiCode, ApiError, screen};
 use crate::serve::pace::{Pace, Paced};
+use crate::serve::telemetry::Readiness;
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::metrics::Metrics;
 
@@ -41,6 +44,19 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEAD: usize = 64 << 10;
 /// How long the accept loop rests when the machine has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A machine that is short of something says so once in this time.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How far a listener's end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Requests are taken, connections are kept.
+    Serving,
+    /// Requests are still answered, each as the last one of its connection.
+    Draining,
+    /// Nobody comes in any more, and only what runs is finished.
+    Closed,
+}
 
 /// Bounds on the connections of one listener.
 #[derive(Debug, Clone, Copy)]
@@ -57,14 +73,19 @@ pub struct ConnectionLimits {
 #[derive(Debug)]
 pub struct Listener {
     name: ListenerName,
-    socket: Socket,
+    place: Place,
     limits: ConnectionLimits,
 }
 
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+/// What a listener serves with.
+#[derive(Debug, Clone)]
+pub struct Means {
+    /// Counts requests and panics.
+    pub metrics: Arc<Metrics>,
+    /// Told while no connection can be accepted.
+    pub readiness: Arc<Readiness>,
+    /// Spaces the lines about that.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// A place that cannot be listened at.
@@ -77,103 +98,110 @@ pub struct BindError {
 }
 
 impl Listener {
-    /// Takes the place. An address on all interfaces takes IPv4 too, and IPv4 alone where there is no IPv6.
+    /// Takes the place.
     pub async fn bind(
         name: ListenerName,
         bind: &Bind,
         limits: ConnectionLimits,
     ) -> Result<Self, BindError> {
-        let socket = match bind {
-            Bind::Tcp(address) => bind_tcp(*address).await.map(Socket::Tcp),
-            Bind::Unix { path, mode } => bind_unix(path, *mode),
-        };
-        let place = || match bind {
-            Bind::Tcp(address) => address.to_string(),
-            Bind::Unix { path, .. } => path.display().to_string(),
-        };
-        let socket = socket.map_err(|source| BindError { name, place: place(), source })?;
-        Ok(Self { name, socket, limits })
+        let place = Place::take(bind).await.map_err(|source| {
+            let place = match bind {
+                Bind::Tcp(address) => address.to_string(),
+                Bind::Unix { path, .. } => path.display().to_string(),
+            };
+            BindError { name, place, source }
+        })?;
+        Ok(Self { name, place, limits })
     }
 
     /// The TCP address that was taken, with the real port where 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
-        match &self.socket {
-            Socket::Tcp(listener) => listener.local_addr().ok(),
-            Socket::Unix(..) => None,
-        }
+        self.place.address()
     }
 
     /// Where it listens, for the log.
     pub fn place(&self) -> String {
-        match (&self.socket, self.address()) {
-            (Socket::Unix(_, path), _) => path.display().to_string(),
-            (Socket::Tcp(_), address) => address.map_or_else(String::new, |one| one.to_string()),
-        }
+        self.place.name()
     }
 
-    /// Serves until `closing` says true, then finishes the requests that run. Idle connections are closed at once.
-    pub async fn run(
-        self,
-        router: Router,
-        metrics: Arc<Metrics>,
-        mut closing: watch::Receiver<bool>,
-    ) {
+    /// Serves until the phase is `Closed`, then finishes the requests that run. A connection without a request is closed
+    /// as soon as the drain begins.
+    pub async fn run(self, router: Router, means: Means, mut phase: watch::Receiver<Phase>) {
+        let Self { name, place, limits } = self;
+        let mut shortage =
+            Shortage { listener: name, means: means.clone(), lasts: false, told: None };
         let router = TowerToHyperService::new(router);
-        let door = Arc::new(FrontDoor { listener: self.name, router, metrics });
-        let permits = Arc::new(Semaphore::new(self.limits.max_connections));
-        let mut connections = JoinSet::new();
+        let door = Arc::new(FrontDoor { listener: name, router, metrics: means.metrics });
+        let mut crowd = Crowd::new(limits.max_connections);
         loop {
-            let permit = tokio::select! {
-                biased;
-                () = closed(&mut closing) => break,
-                Some(_) = connections.join_next() => continue,
-                permit = permits.clone().acquire_owned() => permit.expect("the semaphore is not closed"),
-            };
             let accepted = tokio::select! {
                 biased;
-                () = closed(&mut closing) => break,
-                accepted = self.accept() => accepted,
+                () = reached(&mut phase, Phase::Closed) => break,
+                () = crowd.one_leaves() => continue,
+                accepted = place.accept() => accepted,
+                // Nobody waits to be accepted, so nothing fails.
+                () = tokio::time::sleep(ACCEPT_PAUSE), if shortage.lasts => {
+                    shortage.is_over();
+                    continue;
+                }
             };
-            match accepted {
-                Ok(stream) => {
-                    let serving = serve(stream, door.clone(), self.limits, closing.clone(), permit);
-                    connections.spawn(serving);
+            let stream = match accepted {
+                Ok(stream) => stream,
+                Err(error) if is_of_one_connection(&error) => {
+                    tracing::debug!(listener = name.as_str(), %error, "A client left early.");
+                    continue;
                 }
                 Err(error) => {
-                    tracing::warn!(listener = self.name.as_str(), %error, "A connection was not accepted.");
-                    if !is_of_one_connection(&error) {
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                    shortage.is_met(&error);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
                 }
+            };
+            shortage.is_over();
+            tokio::select! {
+                biased;
+                () = reached(&mut phase, Phase::Closed) => break,
+                () = crowd.room() => {}
             }
+            let (door, phase) = (door.clone(), phase.clone());
+            crowd.admit(|pace| serve(stream, door, limits, phase, pace));
         }
         // Who comes now is refused at once and can go elsewhere, while what runs is finished.
-        match self.socket {
-            Socket::Tcp(listener) => drop(listener),
-            Socket::Unix(listener, path) => {
-                drop(listener);
-                // It may be gone already, and a new process may have taken its place.
-                let _ = std::fs::remove_file(path);
-            }
-        }
-        while connections.join_next().await.is_some() {}
-    }
-
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
-        match &self.socket {
-            Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
-            }
-            Socket::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
-        }
+        drop(place);
+        crowd.all_leave().await;
     }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// Whether connections cannot be accepted because the machine has run out of something.
+struct Shortage {
+    listener: ListenerName,
+    means: Means,
+    lasts: bool,
+    told: Option<Instant>,
+}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+impl Shortage {
+    fn is_met(&mut self, error: &io::Error) {
+        let now = self.means.clock.now();
+        if self.told.is_none_or(|told| now.saturating_duration_since(told) >= COMPLAINT_PAUSE) {
+            let listener = self.listener.as_str();
+            tracing::warn!(listener, %error, "No connection can be accepted.");
+            self.told = Some(now);
+        }
+        self.set(true);
+    }
+
+    fn is_over(&mut self) {
+        if self.lasts {
+            self.set(false);
+        }
+    }
+
+    fn set(&mut self, lasts: bool) {
+        self.lasts = lasts;
+        self.means.readiness.set_short(self.listener, lasts);
+    }
+}
 
 /// What every request passes: it is screened before it is routed, and counted afterwards.
 struct FrontDoor {
@@ -185,22 +213,31 @@ struct FrontDoor {
 impl FrontDoor {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response, Infallible> {
         let response = match screen(&request) {
-            Ok(()) => self.router.call(request).await?,
+            Ok(()) => match Caught::new(self.router.call(request)).await {
+                Ok(routed) => routed?,
+                Err(panic) => self.panicked(&panic),
+            },
             Err(error) => error.into_response(),
         };
         self.metrics.http_request(self.listener, response.status().as_u16());
         Ok(response)
     }
+
+    fn panicked(&self, panic: &str) -> Response {
+        self.metrics.panics.inc();
+        tracing::error!(listener = self.listener.as_str(), panic, "A request panicked.");
+        ApiError::new(ApiCode::Internal, "the request failed inside the gateway").into_response()
+    }
 }
 
+/// Serves one connection to its end.
 async fn serve(
     stream: Box<dyn Stream>,
     door: Arc<FrontDoor>,
     limits: ConnectionLimits,
-    mut closing: watch::Receiver<bool>,
-    permit: OwnedSemaphorePermit,
+    mut phase: watch::Receiver<Phase>,
+    pace: Pace,
 ) {
-    let pace = Pace::new();
     let watched = pace.clone();
     let service = service_fn(move |request| {
         let pace = pace.clone();
@@ -212,37 +249,41 @@ async fn serve(
             answer
         }
     });
+    let is_kept = *phase.borrow() == Phase::Serving;
     let connection = http1::Builder::new()
+        .keep_alive(is_kept)
         .max_headers(MAX_HEADERS)
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Paced::new(stream, watched.clone())), service);
     tokio::pin!(connection);
+    let header_timeout = limits.header_timeout;
+    // Who comes during the drain has until its end; it has no request after the first one anyway.
+    let end = if is_kept { Phase::Draining } else { Phase::Closed };
     let served = async {
         tokio::select! {
             biased;
+            ended = connection.as_mut() => return ended,
+            () = watched.too_slow(header_timeout, limits.idle_timeout) => return Ok(()),
+            () = reached(&mut phase, end) => connection.as_mut().graceful_shutdown(),
+        }
+        // Where nothing of a request has come it ends here. Nobody may take his time with the rest of one, or with
+        // taking the answer.
+        tokio::select! {
+            biased;
             ended = connection.as_mut() => ended,
-            () = closed(&mut closing) => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
+            () = watched.too_slow(header_timeout, header_timeout) => Ok(()),
         }
     };
-    let ended = tokio::select! {
-        biased;
-        ended = served => ended,
-        () = watched.too_slow(limits.header_timeout, limits.idle_timeout) => Ok(()),
-    };
-    if let Err(error) = ended {
+    if let Err(error) = served.await {
         // A client's doing: it hung up, sent no HTTP or was too slow.
         tracing::debug!(%error, "A connection ended early.");
     }
-    drop(permit);
 }
 
-/// Waits until `closing` says true, or until nobody can say it any more.
-async fn closed(closing: &mut watch::Receiver<bool>) {
-    let _ = closing.wait_for(|closing| *closing).await;
+/// Waits until the phase is this one or a later one, or until nobody can say it any more.
+async fn reached(phase: &mut watch::Receiver<Phase>, least: Phase) {
+    let _ = phase.wait_for(|phase| *phase >= least).await;
 }
 
 /// Errors of a single connection; others mean that the machine has run out of something.
@@ -251,25 +292,5 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-async fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let bound = TcpListener::bind(address).await;
-    let no_ipv6 = bound.is_err() && address.is_ipv6() && address.ip().is_unspecified();
-    if no_ipv6 {
-        let any = std::net::Ipv4Addr::UNSPECIFIED;
-        return TcpListener::bind((any, address.port())).await;
-    }
-    bound
-}
-
-fn bind_unix(path: &Path, mode: u32) -> io::Result<Socket> {
-    // A socket that a killed process left behind would keep the place taken; one that answers is somebody's.
-    if std::os::unix::net::UnixStream::connect(path).is_err() {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    Ok(Socket::Unix(listener, path.to_owned()))
-}
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::context::{Environment, Source, SourceError};
-use crate::config::finding::ConfigErrors;
+use crate::config::finding::{ConfigErrors, Finding};
 use crate::config::parse;
 use crate::config::snapshot::{DnsSettings, Snapshot};
 use crate::config::yaml;
@@ -65,9 +65,23 @@ fn compile(file: &Path, environment: Environment<'_>) -> Result<Snapshot, LoadEr
     let name = file.display().to_string();
     let unreadable = |error| LoadError::Unreadable { file: name.clone(), error };
     let bytes = read(file, yaml::MAX_BYTES).map_err(unreadable)?;
-    let text =
-        std::str::from_utf8(&bytes).map_err(|_| unreadable(io::Error::other("it is not UTF-8")))?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|error| not_utf8(&name, bytes.get(..error.valid_up_to()).unwrap_or_default()))?;
     parse::parse(&name, text, &environment).map_err(LoadError::Invalid)
+}
+
+/// The finding for a file of which only the beginning is text.
+fn not_utf8(file: &str, beginning: &[u8]) -> LoadError {
+    let text = String::from_utf8_lossy(beginning);
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    let finding = Finding {
+        file: file.to_owned(),
+        line: text.split('\n').count(),
+        column: last.chars().count() + 1,
+        path: String::new(),
+        message: "is not UTF-8".into(),
+    };
+    LoadError::Invalid(ConfigErrors { errors: vec![finding], warnings: Vec::new() })
 }
 
 fn environment() -> Environment<'static> {
@@ -151,6 +165,23 @@ mod tests {
     fn the_defaults_are_a_configuration() {
         let (_, dns) = defaults().expect("valid");
         assert!(!dns.servers.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_not_utf8_is_a_finding_with_its_place() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sortie.yaml");
+        for (bytes, place) in [
+            (&b"version: 1\nregion: \xc3\xa9\xff\n"[..], "2:10"),
+            (&b"\xff\xfev"[..], "1:1"),
+            (&b"a: b\n\xe2\x82"[..], "2:1"),
+        ] {
+            std::fs::write(&path, bytes).expect("written");
+            let error = load(&path).expect_err("not text");
+            let place = format!("{}:{place}: is not UTF-8", path.display());
+            let LoadError::Invalid(found) = error else { panic!("{error}") };
+            assert_eq!(found.to_string(), place);
+        }
     }
 
     #[test]

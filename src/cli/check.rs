@@ -1,11 +1,10 @@
 //! `sortie check`: everything that is wrong with a configuration file, at once.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cli::exit::{FAILED, OK, fail};
+use crate::cli::exit::{FAILED, OK, fail, print};
 use crate::config::finding::Finding;
 use crate::source::{self, LoadError};
 
@@ -54,9 +53,7 @@ pub fn run(arguments: &Arguments) -> u8 {
         Format::Json => findings.as_json(),
         Format::Text => findings.as_text(&arguments.file.display().to_string()),
     };
-    // A reader that closed the pipe has seen enough; the code still tells.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    if findings.ok { OK } else { FAILED }
+    print(&text, if findings.ok { OK } else { FAILED })
 }
 
 impl Findings {

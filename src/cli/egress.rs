@@ -1,13 +1,12 @@
 //! `sortie egress`: why a URL, a host or an address may be called or not, by the very rules of a call.
 
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::cli::exit::{FAILED, OK, fail};
+use crate::cli::exit::{FAILED, OK, fail, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::snapshot::DnsSettings;
 use crate::net::resolve::{HickoryResolver, Resolve};
@@ -71,8 +70,7 @@ pub fn run(arguments: &Arguments) -> u8 {
             code = FAILED;
         }
         let text = if arguments.json { line.as_json() } else { line.as_text() };
-        // A reader that closed the pipe has seen enough; the code still tells.
-        let _ = writeln!(std::io::stdout(), "{text}");
+        code = print(&format!("{text}\n"), code);
     }
     code
 }

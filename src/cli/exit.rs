@@ -1,4 +1,6 @@
-//! Exit codes, and the line that says why.
+//! Exit codes, and what a command prints: on stdout what was asked for, on stderr why it is not there.
+
+use std::io::{self, ErrorKind, Write};
 
 /// It worked.
 pub const OK: u8 = 0;
@@ -7,8 +9,51 @@ pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
 
+/// Prints a text, and gives the exit code: this one, or `FAILED` where it cannot be printed.
+pub fn print(text: &str, code: u8) -> u8 {
+    print_to(&mut io::stdout(), text, code)
+}
+
+fn print_to(out: &mut impl Write, text: &str, code: u8) -> u8 {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => code,
+        // A reader that closed the pipe has seen enough; the code still tells.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => code,
+        Err(error) => fail(&format!("stdout cannot be written: {error}")),
+    }
+}
+
 /// Says on stderr what went wrong, and gives the exit code for it.
 pub fn fail(message: &str) -> u8 {
-    eprintln!("sortie: {message}");
+    // Where stderr is closed, the code is all that can be told.
+    let _ = writeln!(io::stderr(), "sortie: {message}");
     FAILED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_failure_and_a_full_disk_is() {
+        for code in [OK, FAILED] {
+            assert_eq!(print_to(&mut Broken(ErrorKind::BrokenPipe), "text", code), code);
+        }
+        assert_eq!(print_to(&mut Broken(ErrorKind::StorageFull), "text", OK), FAILED);
+        let mut out = Vec::new();
+        assert_eq!(print_to(&mut out, "text\n", OK), OK);
+        assert_eq!(out, b"text\n");
+    }
 }

@@ -1,6 +1,6 @@
 //! `sortie key new`: a key for a runtime, and what of it goes into the configuration.
 
-use crate::cli::exit::OK;
+use crate::cli::exit::{OK, print};
 use crate::model::id::{hex, random_base62};
 use crate::policy::identity::KeyDigest;
 
@@ -23,9 +23,7 @@ pub fn run(arguments: &Arguments) -> u8 {
         Command::New => {
             let key = format!("sk_{}", random_base62(40, rand::random_iter()));
             let digest = hex(&KeyDigest::of(key.as_bytes()).0);
-            println!("key: {key}");
-            println!("sha256: {digest}");
-            OK
+            print(&format!("key: {key}\nsha256: {digest}\n"), OK)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `sortie schema`: the JSON Schema of the configuration file, for editors and for `config/sortie.schema.json`.
 
-use crate::cli::exit::OK;
+use crate::cli::exit::{OK, print};
 use crate::config::raw::RawConfig;
 
 /// Print the JSON Schema of the configuration file.
@@ -9,8 +9,7 @@ pub struct Arguments {}
 
 /// Prints the schema.
 pub fn run(_: &Arguments) -> u8 {
-    print!("{}", text());
-    OK
+    print(&text(), OK)
 }
 
 /// The schema as it is printed, with a line end.

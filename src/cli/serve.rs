@@ -1,14 +1,16 @@
 //! `sortie serve`: runs the gateway until SIGTERM or Ctrl-C.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
 use crate::cli::exit::{FAILED, OK, fail};
+use crate::config::snapshot::Snapshot;
 use crate::source;
-use crate::telemetry::log::{self, LogSink};
+use crate::telemetry::log::{self, LogSink, LogWriter};
 
 /// Run the gateway until SIGTERM or Ctrl-C.
 #[derive(Debug, clap::Args)]
@@ -18,57 +20,100 @@ pub struct Arguments {
     config: PathBuf,
 }
 
-/// Runs until it is told to stop: 0 where all calls finished, 1 where it did not start or calls were cut off.
+/// How long stdout may take for the last log lines.
+const LAST_LINES: Duration = Duration::from_secs(2);
+/// How long the runtime waits for what cannot be called off.
+const LEFTOVERS: Duration = Duration::from_millis(100);
+
+/// Runs until it is told to stop: 0 after a drain, 1 where it did not start or was told twice.
 pub fn run(arguments: &Arguments) -> u8 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime does not start: {error}")),
     };
-    runtime.block_on(serve(arguments))
+    let (code, writer) = runtime.block_on(serve(arguments));
+    // The tasks end before the writer does, so that what they say last is written.
+    runtime.shutdown_timeout(LEFTOVERS);
+    drop(writer);
+    code
 }
 
-async fn serve(arguments: &Arguments) -> u8 {
+/// SIGTERM and Ctrl-C.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// How it ended.
+enum End {
+    /// In order, with this exit code.
+    Ordered(u8),
+    /// A second signal asked for the end now.
+    Hurried,
+}
+
+async fn serve(arguments: &Arguments) -> (u8, Option<LogWriter>) {
     // Signals that come while it starts count too.
-    let (terminate, interrupt) =
-        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-            (Err(error), _) | (_, Err(error)) => {
-                return fail(&format!("signals cannot be received: {error}"));
-            }
-        };
-    let (mut terminate, mut interrupt) = (terminate, interrupt);
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return (fail(&format!("signals cannot be received: {error}")), None),
+    };
     let snapshot = match source::load(&arguments.config) {
         Ok(snapshot) => snapshot,
-        Err(error) => return fail(&error.to_string()),
+        Err(error) => return (fail(&error.to_string()), None),
     };
     let (sink, writer) = match LogSink::start(snapshot.logging.json, io::stdout()) {
         Ok(started) => started,
-        Err(error) => return fail(&format!("the log writer does not start: {error}")),
+        Err(error) => return (fail(&format!("the log writer does not start: {error}")), None),
     };
     log::install(&snapshot.logging, &sink);
-    let code = tokio::select! {
-        biased;
-        started = App::build(snapshot, &arguments.config, sink) => match started {
-            Ok(app) => {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-                tokio::select! {
-                    finished = app.shutdown() => if finished { OK } else { FAILED },
-                    // A second signal ends now.
-                    _ = terminate.recv() => FAILED,
-                    _ = interrupt.recv() => FAILED,
-                }
+    let code = match until_told(snapshot, &arguments.config, sink.clone(), &mut signals).await {
+        End::Hurried => FAILED,
+        End::Ordered(code) => {
+            // A reader of stdout that has stopped holds neither the process nor a second signal.
+            tokio::select! {
+                () = sink.drained() => {}
+                () = signals.next() => {}
+                () = tokio::time::sleep(LAST_LINES) => {}
             }
-            Err(error) => {
-                tracing::error!(%error, "The gateway does not start.");
-                fail(&error.to_string())
-            }
-        },
-        _ = terminate.recv() => OK,
-        _ = interrupt.recv() => OK,
+            code
+        }
     };
-    drop(writer);
-    code
+    (code, Some(writer))
+}
+
+async fn until_told(snapshot: Snapshot, config: &Path, log: LogSink, signals: &mut Signals) -> End {
+    let started = tokio::select! {
+        biased;
+        started = App::build(snapshot, config, log) => started,
+        () = signals.next() => return End::Ordered(OK),
+    };
+    let app = match started {
+        Ok(app) => app,
+        Err(error) => {
+            tracing::error!(%error, "The gateway does not start.");
+            return End::Ordered(fail(&error.to_string()));
+        }
+    };
+    signals.next().await;
+    tokio::select! {
+        () = app.shutdown() => End::Ordered(OK),
+        () = signals.next() => End::Hurried,
+    }
 }

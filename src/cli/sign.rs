@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::cli::exit::{FAILED, OK, USAGE, fail};
+use crate::cli::exit::{FAILED, OK, USAGE, fail, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::context::{Source, SourceError};
 use crate::config::profile;
@@ -71,10 +71,9 @@ pub fn sign(arguments: &SignArguments) -> u8 {
     };
     match profile.signature_headers(&keys, arguments.t.unwrap_or_else(now), id, &body) {
         Ok(lines) => {
-            for (name, value) in lines {
-                println!("{name}: {value}");
-            }
-            OK
+            let lines: Vec<String> =
+                lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+            print(&lines.concat(), OK)
         }
         Err(error) => usage(&format!("{error}; give it with --id")),
     }
@@ -94,14 +93,8 @@ pub fn verify(arguments: &VerifyArguments) -> u8 {
         body: &body,
     };
     match scheme.verify(&keys, &received, arguments.now.unwrap_or_else(now), arguments.tolerance) {
-        Ok(()) => {
-            println!("valid");
-            OK
-        }
-        Err(error) => {
-            println!("not valid: {error}");
-            FAILED
-        }
+        Ok(()) => print("valid\n", OK),
+        Err(error) => print(&format!("not valid: {error}\n"), FAILED),
     }
 }
 

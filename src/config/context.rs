@@ -69,7 +69,7 @@ pub struct Context<'a> {
     pub report: &'a Report<'a>,
     /// The world.
     pub environment: &'a Environment<'a>,
-    /// Whether a missing secret is an error.
+    /// Whether an error is what makes one tool or key unavailable.
     pub strict: bool,
     /// Where relative paths start.
     pub folder: &'a Path,
@@ -173,7 +173,11 @@ impl Context<'_> {
         error: &SourceError,
         consequence: &str,
     ) {
-        let message = format!("{source} {error}, {consequence}");
+        self.lacking(node, format!("{source} {error}, {consequence}"));
+    }
+
+    /// A part does not work and the others do: a warning, or an error in a strict configuration.
+    pub fn lacking(&self, node: NodeId, message: String) {
         if self.strict {
             self.report.error(node, message);
         } else {

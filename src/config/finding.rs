@@ -103,6 +103,13 @@ impl<'d> Report<'d> {
         self.errors.borrow_mut().push(finding);
     }
 
+    /// A key of the mapping is wrong and may be a secret: the place is the key's, the path is the mapping's.
+    pub fn error_inside(&self, map: NodeId, key: NodeId, message: impl Into<String>) {
+        let Position { line, column } = self.document.position(key);
+        let finding = Finding { line, column, ..self.finding(map, message) };
+        self.errors.borrow_mut().push(finding);
+    }
+
     /// Something below the value is wrong: the steps lead there, as far as they lead.
     pub fn error_below(&self, node: NodeId, steps: &[&str], message: impl Into<String>) {
         self.errors.borrow_mut().push(self.finding_below(node, steps, message));

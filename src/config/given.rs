@@ -1,10 +1,11 @@
 //! Shapes of values in the file: absent or given, short or long, named entries.
 //!
-//! They are read by the deserialiser of `read.rs` only, which knows their two marker names.
+//! They are read by the deserialiser of `read.rs` only, which knows their marker names.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
@@ -14,6 +15,8 @@ use crate::config::yaml::NodeId;
 
 /// Marks a [`Given`] to the deserialiser.
 pub const GIVEN: &str = "$given";
+/// Marks a [`List`] to the deserialiser.
+pub const LIST: &str = "$list";
 /// Marks a [`OneOf`] to the deserialiser.
 pub const ONE_OF: &str = "$one_of";
 
@@ -84,6 +87,45 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for GivenVisitor<T> {
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
         let node = parts.next_element()?.map(NodeId::from_index);
         Ok(Given { node, value: parts.next_element()? })
+    }
+}
+
+/// A list of the file. Nothing under its key is the empty list, as after all items were commented out: it must not
+/// read as if the key were absent. An item without a value is an error.
+#[derive(Debug, Clone)]
+pub struct List<T>(Given<Vec<Given<T>>>);
+
+impl<T> Deref for List<T> {
+    type Target = Given<Vec<Given<T>>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Given::default())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(LIST, GivenVisitor(PhantomData)).map(Self)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for List<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<T>::json_schema(generator)
     }
 }
 

@@ -42,9 +42,15 @@ pub fn authentication(
 }
 
 fn keys(context: &Context<'_>, raw: &RawAuth, node: NodeId) -> Keys {
-    let list = context.required(node, "keys", &raw.keys, "write a list of keys");
-    let list = list.map(|(list, _)| list.as_slice()).unwrap_or_default();
+    let hint = "write a list of keys";
+    let Some((list, node)) = context.required(node, "keys", &raw.keys, hint) else {
+        return Keys::default();
+    };
+    if list.is_empty() {
+        context.report.error(node, "is empty, nobody could call");
+    }
     let mut names = HashSet::new();
+    let mut digests = HashSet::new();
     let mut keys = Vec::new();
     for (raw, node) in list.iter().filter_map(Given::found) {
         let key = key(context, raw, node);
@@ -53,13 +59,11 @@ fn keys(context: &Context<'_>, raw: &RawAuth, node: NodeId) -> Keys {
         {
             context.report.error(node, format!("another key is named `{name}` too"));
         }
-        // One at a time, so that each value that stands twice is told at its place.
-        keys.push(key);
-        if Keys::new(&keys).is_err() {
-            context
-                .report
-                .error(node, "has a value that stands before, each is one key's and stands once");
-            keys.pop();
+        if key.digests.iter().all(|digest| digests.insert(*digest)) {
+            keys.push(key);
+        } else {
+            let message = "has a value that stands before, each is one key's and stands once";
+            context.report.error(node, message);
         }
     }
     Keys::new(&keys).unwrap_or_default()

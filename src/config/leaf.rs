@@ -75,6 +75,9 @@ impl fmt::Display for Span {
 
 /// One value that is read from text or from a whole number.
 struct Leaf<T> {
+    /// Which kind of value is taken.
+    kind: &'static str,
+    /// Which of them are right.
     expected: &'static str,
     from_text: fn(&str) -> Option<T>,
     from_number: fn(u64) -> Option<T>,
@@ -84,11 +87,12 @@ impl<T> Visitor<'_> for Leaf<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.expected)
+        f.write_str(self.kind)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        (self.from_text)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        (self.from_text)(text)
+            .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self.expected))
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
@@ -99,9 +103,13 @@ impl<T> Visitor<'_> for Leaf<T> {
 
 macro_rules! leaf {
     ($type:ident, $expected:literal, $text:expr, $number:expr, $schema:tt) => {
+        leaf!($type, $expected, $expected, $text, $number, $schema);
+    };
+    ($type:ident, $kind:literal, $expected:literal, $text:expr, $number:expr, $schema:tt) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 deserializer.deserialize_any(Leaf {
+                    kind: $kind,
                     expected: $expected,
                     from_text: $text,
                     from_number: $number,
@@ -143,6 +151,7 @@ leaf!(
 
 leaf!(
     Verbatim,
+    "text",
     "text without `${`: nothing is put into it, name a file or a variable of the environment instead",
     |text| (!text.contains("${")).then(|| Verbatim(text.to_owned())),
     |_| None,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::finding::{ConfigErrors, Finding, Report};
-use crate::config::given::Given;
+use crate::config::given::{Given, List};
 use crate::config::leaf::{Size, Span};
 use crate::config::raw_tool::RawEffect;
 use crate::config::read;
@@ -51,7 +51,7 @@ pub struct RawProfile {
     /// Which error bodies the model reads; default never.
     pub error_body: Given<RawErrorBody>,
     /// Every header in order and letter case: `Host` first, `Content-Length` last, `$own` where the tool's own go.
-    pub headers: Given<Vec<Given<HeaderText>>>,
+    pub headers: List<HeaderText>,
     /// How `$idempotency_key` is written in a header; default bare.
     pub idempotency_key: Given<KeyForm>,
     /// The body: JSON with slots such as `$arguments`; `$slot?` leaves its key out when the call brings nothing for it.
@@ -90,9 +90,10 @@ pub struct RawTimeout {
 #[schemars(extend("required" = ["attempts"]))]
 pub struct RawRetry {
     /// Attempts in all, the first one included.
+    #[schemars(range(min = 1, max = 10))]
     pub attempts: Given<u32>,
     /// `network`, `5xx` (all but 501 and 505), or a status. What is not safe to repeat is not repeated all the same.
-    pub on: Given<Vec<Given<RawCondition>>>,
+    pub on: List<RawCondition>,
     /// Whether the tool can tell a repeat, by a key or id that is the same on every attempt.
     pub repeat_key: Given<bool>,
 }

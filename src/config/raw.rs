@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::given::{Given, OneOf};
+use crate::config::given::{Given, List, OneOf};
 use crate::config::leaf::{Day, Ports, Size, Span, Verbatim};
 use crate::config::profile::RawProfile;
 use crate::config::raw_tool::{RawReference, RawTool};
@@ -77,9 +77,9 @@ pub struct RawConfig {
     /// Which hosts and addresses may be called, and how connections are made.
     pub egress: Given<RawEgress>,
     /// An operator's own wire formats.
-    pub profiles: Given<Vec<Given<RawProfile>>>,
+    pub profiles: List<RawProfile>,
     /// The tools.
-    pub tools: Given<Vec<Given<RawTool>>>,
+    pub tools: List<RawTool>,
     /// What is logged.
     pub logging: Given<RawLogging>,
     /// What is counted.
@@ -148,9 +148,10 @@ pub enum RawNoAuth {
 /// `auth`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["keys"]))]
 pub struct RawAuth {
     /// Bearer keys.
-    pub keys: Given<Vec<Given<RawKey>>>,
+    pub keys: List<RawKey>,
 }
 
 /// One bearer key.
@@ -163,11 +164,11 @@ pub struct RawKey {
     /// `default` is the only organisation in this version.
     pub organisation: Given<String>,
     /// What it may do.
-    pub scopes: Given<Vec<Given<RawScope>>>,
+    pub scopes: List<RawScope>,
     /// Agents that it may speak for, as names or globs; left out: any.
-    pub agents: Given<Vec<Given<String>>>,
+    pub agents: List<String>,
     /// Tools that it may call, as names or globs; left out: any.
-    pub tools: Given<Vec<Given<String>>>,
+    pub tools: List<String>,
     /// The key.
     pub key: Given<RawKeyValue>,
     /// The key before, while callers change over.
@@ -203,6 +204,7 @@ pub enum RawScope {
     deny_unknown_fields,
     expecting = "a reference: {file: PATH}, {env: NAME} or {sha256: HEX}"
 )]
+#[schemars(extend("oneOf" = [{"required": ["file"]}, {"required": ["env"]}, {"required": ["sha256"]}]))]
 pub struct RawKeyValue {
     /// A file that holds it.
     pub file: Given<Verbatim>,
@@ -227,10 +229,11 @@ pub struct RawShutdown {
 #[serde(default, deny_unknown_fields)]
 pub struct RawDns {
     /// `system` (the name servers of resolv.conf), or addresses with or without a port; default [system].
-    pub servers: Given<Vec<Given<String>>>,
+    pub servers: List<String>,
     /// Bound on one query; default 2s.
     pub timeout: Given<Span>,
     /// Queries per server and lookup; default 2.
+    #[schemars(range(min = 1, max = 10))]
     pub attempts: Given<u32>,
     /// How long answers are kept.
     pub cache: Given<RawDnsCache>,
@@ -251,29 +254,29 @@ pub struct RawDnsCache {
 #[serde(default, deny_unknown_fields)]
 pub struct RawEgress {
     /// Ports that may be called; default ["443", "1024-65535"].
-    pub ports: Given<Vec<Given<Ports>>>,
+    pub ports: List<Ports>,
     /// Whether IPv6 addresses are called; default on.
     pub ipv6: Given<RawIpv6>,
     /// What happens to a name with allowed and refused addresses; default refuse.
     pub mixed_answers: Given<RawMixedAnswers>,
     /// Ranges that are never called. They beat everything below.
-    pub deny_cidrs: Given<Vec<Given<String>>>,
+    pub deny_cidrs: List<String>,
     /// Ranges that count as private: the cluster's pods, services and nodes on public or shared space.
-    pub private_cidrs: Given<Vec<Given<String>>>,
-    /// Names that are never called.
-    pub deny_hosts: Given<Vec<Given<String>>>,
+    pub private_cidrs: List<String>,
+    /// Names and `*.` globs that are never called; addresses stand in `deny_cidrs`.
+    pub deny_hosts: List<String>,
     /// The only names that are called; empty: any public one.
-    pub allow_hosts: Given<Vec<Given<String>>>,
+    pub allow_hosts: List<String>,
     /// The operator's own NAT64 prefixes.
-    pub nat64_prefixes: Given<Vec<Given<String>>>,
+    pub nat64_prefixes: List<String>,
     /// Addresses that are this gateway, besides its listeners: never called.
-    pub own_addresses: Given<Vec<Given<String>>>,
+    pub own_addresses: List<String>,
     /// Ranges with which a TUN proxy answers DNS.
-    pub fake_ip_cidrs: Given<Vec<Given<String>>>,
+    pub fake_ip_cidrs: List<String>,
     /// shadow: what deny_*, allow_hosts and ports would refuse is logged and passes; default enforce.
     pub mode: Given<RawMode>,
     /// Private targets, each named.
-    pub exceptions: Given<Vec<Given<RawException>>>,
+    pub exceptions: List<RawException>,
     /// How tools' certificates are checked.
     pub tls: Given<RawTls>,
     /// Bound on one TCP connect; default 3s.
@@ -320,13 +323,13 @@ pub enum RawMode {
 #[schemars(extend("required" = ["tools", "hosts", "cidrs"]))]
 pub struct RawException {
     /// Tools, as names or globs.
-    pub tools: Given<Vec<Given<String>>>,
+    pub tools: List<String>,
     /// Names, `*.` globs of a private suffix, or address literals.
-    pub hosts: Given<Vec<Given<String>>>,
+    pub hosts: List<String>,
     /// Ranges in which the host's addresses must lie.
-    pub cidrs: Given<Vec<Given<String>>>,
+    pub cidrs: List<String>,
     /// Ports; left out: `egress.ports`. Needed for loopback.
-    pub ports: Given<Vec<Given<Ports>>>,
+    pub ports: List<Ports>,
     /// true opens plain http to these addresses.
     pub http: Given<bool>,
     /// Why it is needed.

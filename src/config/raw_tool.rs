@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::given::{Entries, Given, OneOf};
+use crate::config::given::{Entries, Given, List, OneOf};
 use crate::config::leaf::{Moment, Size, Span, Verbatim};
 use crate::model::outcome::Effect;
 
@@ -53,7 +53,7 @@ pub struct RawTool {
     /// Bound on the result; at most the profile's.
     pub result_max_bytes: Given<Size>,
     /// Header names that a call may bring a value for.
-    pub accept_credentials: Given<Vec<Given<String>>>,
+    pub accept_credentials: List<String>,
     /// What is said to the person meanwhile: 200 characters at most.
     pub filler: Given<String>,
     /// false turns the tool off; default true.
@@ -154,6 +154,7 @@ pub struct RawAnnotations {
 /// Where a secret is.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, expecting = "a reference: {file: PATH} or {env: NAME}")]
+#[schemars(extend("oneOf" = [{"required": ["file"]}, {"required": ["env"]}]))]
 pub struct RawReference {
     /// A file that holds it. A relative path starts at the configuration file's folder.
     pub file: Given<Verbatim>,
@@ -168,6 +169,7 @@ pub struct RawReference {
     deny_unknown_fields,
     expecting = "a reference: {file: PATH} or {env: NAME}, with `prefix: \"Bearer \"` where the value has one"
 )]
+#[schemars(extend("oneOf" = [{"required": ["file"]}, {"required": ["env"]}]))]
 pub struct RawHeader {
     /// A file that holds the value.
     pub file: Given<Verbatim>,

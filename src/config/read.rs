@@ -5,16 +5,20 @@
 
 use std::fmt;
 
-use serde::de::value::{StrDeserializer, UsizeDeserializer};
+use serde::de::value::{SeqDeserializer, StrDeserializer, UsizeDeserializer};
 use serde::de::{self, DeserializeSeed, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use crate::config::finding::Report;
-use crate::config::given::{GIVEN, Given, ONE_OF};
+use crate::config::given::{GIVEN, Given, LIST, ONE_OF};
 use crate::config::yaml::{Kind, NodeId};
 
 /// Names that a struct will have in a later version: (struct, keys).
 pub type Later = [(&'static str, &'static [&'static str])];
+
+/// Structs that hold secrets or say where they are. A key that they do not have may be a secret in the wrong place, so
+/// it is not repeated.
+const SECRETIVE: &[&str] = &["RawHeader", "RawKeyValue", "RawReference", "RawSecret"];
 
 /// Reads the whole document; what is wrong goes into the report.
 pub fn read<T: de::DeserializeOwned>(report: &Report<'_>, later: &Later) -> Given<T> {
@@ -94,10 +98,14 @@ impl de::Error for ReadError {
     }
 }
 
-/// Says which of a few words would be right.
+/// Says which of a few words would be right. What stands there is repeated only where it looks like a misspelt one:
+/// else it may be a secret in the wrong place.
 pub fn choice(found: &str, expected: &[&str]) -> String {
-    let short: String = found.chars().take(40).collect();
-    format!("must be {}, not `{short}`", listed(expected))
+    let right = listed(expected);
+    match nearest(found, expected) {
+        Some(_) => format!("must be {right}, not `{found}`"),
+        None => format!("must be {right}"),
+    }
 }
 
 fn listed(words: &[&str]) -> String {
@@ -114,7 +122,7 @@ struct Reader<'de> {
     report: &'de Report<'de>,
     later: &'de Later,
     node: NodeId,
-    /// Whether the value stands in a list.
+    /// Whether the value is one of a list.
     is_item: bool,
 }
 
@@ -147,8 +155,15 @@ impl<'de> Reader<'de> {
             let message = if later {
                 "is not supported by this version".into()
             } else {
-                let hint = nearest(text, fields).map(|near| format!(", did you mean `{near}`?"));
-                format!("is not a known key{}", hint.unwrap_or_default())
+                match nearest(text, fields) {
+                    Some(near) => format!("is not a known key, did you mean `{near}`?"),
+                    None if SECRETIVE.contains(&name) => {
+                        let message = format!("has another key than {}", listed(fields));
+                        self.report.error_inside(self.node, *key, message);
+                        return false;
+                    }
+                    None => "is not a known key".into(),
+                }
             };
             self.report.error(*key, message);
             false
@@ -221,14 +236,11 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, ReadError> {
         match (name, self.kind()) {
-            (GIVEN, Kind::Null) => {
-                // Left out without a word, it could empty a list that is a bound.
-                if self.is_item {
-                    self.report.error(self.node, "is empty, write a value or take the item out");
-                }
-                visitor.visit_none()
+            (GIVEN, Kind::Null) if !self.is_item => visitor.visit_none(),
+            (GIVEN, _) => {
+                visitor.visit_seq(GivenParts { reader: self, first: true, is_list: false })
             }
-            (GIVEN, _) => visitor.visit_seq(GivenParts { reader: self, first: true }),
+            (LIST, _) => visitor.visit_seq(GivenParts { reader: self, first: true, is_list: true }),
             (ONE_OF, kind) => {
                 let long = matches!(kind, Kind::Map(_));
                 visitor.visit_seq(OneOfParts { reader: self, first: Some(long) })
@@ -308,8 +320,9 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        let Some(item) = self.rest.next() else { return Ok(None) };
-        seed.deserialize(Reader { is_item: true, ..self.reader.at(*item) }).map(Some)
+        let item = self.rest.next();
+        let reader = item.map(|item| Reader { is_item: true, ..self.reader.at(*item) });
+        reader.map(|reader| seed.deserialize(reader)).transpose()
     }
 }
 
@@ -341,6 +354,7 @@ impl<'de> de::MapAccess<'de> for MapEntries<'de, '_> {
 struct GivenParts<'de> {
     reader: Reader<'de>,
     first: bool,
+    is_list: bool,
 }
 
 impl<'de> de::SeqAccess<'de> for GivenParts<'de> {
@@ -354,13 +368,17 @@ impl<'de> de::SeqAccess<'de> for GivenParts<'de> {
             let index: UsizeDeserializer<ReadError> = self.reader.node.index().into_deserializer();
             return seed.deserialize(index).map(Some);
         }
-        match seed.deserialize(self.reader) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => {
-                self.reader.report.error(error.node.unwrap_or(self.reader.node), error.message);
-                Ok(None)
+        let read = match (self.reader.kind(), self.is_list) {
+            (Kind::Null, true) => seed.deserialize(SeqDeserializer::new(std::iter::empty::<()>())),
+            (Kind::Null, false) => {
+                Err(de::Error::custom("has no value, write one or take the item out"))
             }
-        }
+            _ => seed.deserialize(self.reader),
+        };
+        let report = |error: ReadError| {
+            self.reader.report.error(error.node.unwrap_or(self.reader.node), error.message);
+        };
+        Ok(read.map_err(report).ok())
     }
 }
 

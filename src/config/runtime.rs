@@ -179,8 +179,16 @@ fn system(context: &Context<'_>) -> Vec<SocketAddr> {
     let lines = context.environment.resolv_conf.lines();
     let servers = lines.filter_map(|line| {
         let mut words = line.split_whitespace();
-        let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next());
-        address?.parse::<IpAddr>().ok()
+        let text = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
+        let address = text.parse::<IpAddr>().ok();
+        if address.is_none() {
+            let message = format!(
+                "`nameserver {text}` of resolv.conf is skipped, it is no address without a zone"
+            );
+            let root = context.report.document.root();
+            context.report.warn_below(root, &["dns", "servers"], message);
+        }
+        address
     });
     let servers: Vec<_> = servers.map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
     if servers.is_empty() {

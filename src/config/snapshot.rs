@@ -95,8 +95,27 @@ pub struct Tool {
     pub read_only: bool,
     /// What is said to the person meanwhile.
     pub filler: Option<String>,
-    /// Why the tool cannot be called, for the operator: a secret that is missing.
-    pub unavailable: Option<String>,
+    /// Why the tool cannot be called, where it cannot.
+    pub unavailable: Option<Unavailable>,
+}
+
+/// Why a tool cannot be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The exception that opened its address is past its last day.
+    ExceptionEnded,
+    /// A secret cannot be read: which and why, for the operator.
+    NoSecret(String),
+}
+
+impl Unavailable {
+    /// What a model may read: no names, no places.
+    pub fn sentence(&self) -> &'static str {
+        match self {
+            Self::ExceptionEnded => "The tool is not configured: its exception ended.",
+            Self::NoSecret(_) => "The tool is not configured: a secret of it is missing.",
+        }
+    }
 }
 
 /// A tool's signing keys: two while they overlap, then one.

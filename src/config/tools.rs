@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::config::context::{Context, SecretProblem};
 use crate::config::egress::Egress;
 use crate::config::given::{Entries, Given, OneOf};
-use crate::config::leaf::{Moment, Size, Span, Verbatim};
-use crate::config::raw_tool::{RawHeader, RawLast, RawReference, RawSecret, RawTool};
+use crate::config::leaf::{Size, Span, Verbatim};
+use crate::config::raw_tool::{RawHeader, RawTool};
 use crate::config::read::choice;
-use crate::config::snapshot::{Signing, Tool};
+use crate::config::snapshot::{Tool, Unavailable};
 use crate::config::yaml::NodeId;
 use crate::model::id::{DEFAULT_ORGANISATION, ToolName, file_tool_id};
 use crate::model::outcome::Effect;
@@ -18,8 +18,7 @@ use crate::model::secret::Secret;
 use crate::policy::approval::ToolPolicy;
 use crate::policy::endpoint::Endpoint;
 use crate::policy::schema::{ArgumentSchema, SchemaError};
-use crate::policy::sign::SignatureScheme;
-use crate::policy::wire::{OwnHeader, WireProfile};
+use crate::policy::wire::{HeaderError, OwnHeader, WireProfile, folded_name};
 
 /// Names of built-in tools. Contract, section 5.
 const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
@@ -27,10 +26,7 @@ const MAX_HEADERS: usize = 10;
 const MAX_DESCRIPTION: usize = 1000;
 const SHORT_DESCRIPTION: usize = 20;
 const MAX_FILLER: usize = 200;
-const DAY: i64 = 86_400;
-/// How long both keys sign where the file does not say it. Contract, section 2.
-const DEFAULT_OVERLAP: i64 = DAY;
-const MAX_OVERLAP: i64 = 7 * DAY;
+const SAME_NAME: &str = "stands twice: letter case makes no difference, nor does `_` for `-`";
 
 /// The wire formats by name.
 #[derive(Debug, Default)]
@@ -75,7 +71,7 @@ struct Compiler<'a> {
     raw: &'a RawTool,
     node: NodeId,
     egress: &'a Egress,
-    unavailable: Option<String>,
+    unavailable: Option<Unavailable>,
 }
 
 impl Compiler<'_> {
@@ -173,7 +169,7 @@ impl Compiler<'_> {
     }
 
     /// Judges the URL by the function that judges a call: what is refused there is refused here.
-    fn endpoint(&self) -> Option<Endpoint> {
+    fn endpoint(&mut self) -> Option<Endpoint> {
         let given = self.one_of([("url", &self.raw.url), ("endpoint", &self.raw.endpoint)]);
         let (Verbatim(text), node) = match given {
             Some(given) => given.found()?,
@@ -197,7 +193,16 @@ impl Compiler<'_> {
             let tool = self.raw.name.get().map(String::as_str).unwrap_or_default();
             let judged = rules.admit(tool, &endpoint, self.context.environment.unix_seconds);
             if let Err(refusal) = judged.verdict {
-                self.error(node, format!("{refusal} ({})", refusal.code.as_str()));
+                let message = format!("{refusal} ({})", refusal.code.as_str());
+                // Before all of their ends every exception is in force.
+                if rules.admit(tool, &endpoint, i64::MIN).verdict.is_err() {
+                    self.error(node, message);
+                } else {
+                    let message =
+                        format!("{message}: its exception ended, the tool is unavailable");
+                    self.context.lacking(node, message);
+                    self.unavailable = Some(Unavailable::ExceptionEnded);
+                }
             } else if let Some(code) = judged.shadow {
                 let message =
                     format!("would be refused if `egress.mode` were enforce ({})", code.as_str());
@@ -271,7 +276,15 @@ impl Compiler<'_> {
         let mut names = HashSet::new();
         let mut headers = Vec::new();
         for (name, given) in entries {
-            let Some(node) = given.node() else {
+            let place = given.node();
+            if let Err(HeaderError::Name) = profile.check_own_name(name) {
+                // The path would repeat it, and it may be a whole header with its value.
+                let message =
+                    "has a key that is not a header name; a name has letters, digits and `-`";
+                self.context.report.error_inside(node, place.unwrap_or(node), message);
+                continue;
+            }
+            let Some(node) = place else {
                 self.context.report.missing(
                     node,
                     name,
@@ -279,8 +292,8 @@ impl Compiler<'_> {
                 );
                 continue;
             };
-            if !names.insert(name.to_ascii_lowercase()) {
-                self.error(node, "stands twice, letter case makes no difference");
+            if !names.insert(folded_name(name)) {
+                self.error(node, SAME_NAME);
             } else if let Err(error) = profile.check_own_name(name) {
                 self.error(node, error.to_string());
             } else if let Some(raw) = given.get() {
@@ -317,107 +330,11 @@ impl Compiler<'_> {
             Err(SecretProblem::Reported) => None,
             Err(SecretProblem::Lookup(error)) => {
                 self.context.unreadable(node, &source, &error, "the tool is unavailable");
-                self.unavailable.get_or_insert_with(|| format!("{source} {error}"));
+                let reason = || Unavailable::NoSecret(format!("{source} {error}"));
+                self.unavailable.get_or_insert_with(reason);
                 None
             }
         }
-    }
-
-    /// The keys; `None` where their configuration is wrong.
-    fn signing(&mut self, profile: &WireProfile) -> Option<Signing> {
-        match (profile.signature(), self.raw.secret.node()) {
-            (None, None) => Some(Signing::default()),
-            (None, Some(node)) => {
-                self.error(node, format!("profile {} signs nothing, leave it out", profile.name));
-                None
-            }
-            (Some(_), None) => {
-                let message = format!(
-                    "is missing, profile {} signs: write {{current: {{file: PATH}}}}",
-                    profile.name
-                );
-                self.context.report.missing(self.node, "secret", message);
-                None
-            }
-            (Some(scheme), Some(_)) => {
-                let (raw, node) = self.raw.secret.found()?;
-                self.signing_keys(scheme, raw, node)
-            }
-        }
-    }
-
-    fn signing_keys(
-        &mut self,
-        scheme: &SignatureScheme,
-        raw: &RawSecret,
-        node: NodeId,
-    ) -> Option<Signing> {
-        let hint = "write {file: PATH} or {env: NAME}";
-        self.context.required(node, "current", &raw.current, hint);
-        let until = self.overlap_end(raw);
-        let current = self.signing_key(scheme, &raw.current);
-        let previous = self.signing_key(scheme, &raw.previous);
-        if self.unavailable.is_some() {
-            return Some(Signing::default());
-        }
-        let current = current?;
-        let both = match (previous, raw.last.get()) {
-            (None, _) => None,
-            (Some(previous), Some(RawLast::Previous) | None) => Some([current.clone(), previous]),
-            (Some(previous), Some(RawLast::Current)) => Some([previous, current.clone()]),
-        };
-        let prepare = |secrets: &[Secret]| {
-            scheme.prepare(secrets).map_err(|error| self.error(node, error.to_string())).ok()
-        };
-        let overlap = match both {
-            Some(both) => Some((prepare(&both)?, until?)),
-            None => None,
-        };
-        Some(Signing { keys: prepare(&[current])?, overlap })
-    }
-
-    fn signing_key(
-        &mut self,
-        scheme: &SignatureScheme,
-        given: &Given<RawReference>,
-    ) -> Option<Secret> {
-        let (raw, node) = given.found()?;
-        let secret = self.secret(node, &raw.file, &raw.env)?;
-        match scheme.accept_key(&secret) {
-            Ok(warning) => {
-                if let Some(warning) = warning {
-                    self.context.report.warn(node, warning.to_string());
-                }
-                Some(secret)
-            }
-            Err(error) => {
-                self.error(node, error.to_string());
-                None
-            }
-        }
-    }
-
-    /// When the previous key stops signing; `None` where there is none, or its end is wrong.
-    fn overlap_end(&self, raw: &RawSecret) -> Option<i64> {
-        if raw.previous.node().is_none() {
-            for node in [raw.last.node(), raw.previous_until.node()].into_iter().flatten() {
-                self.error(node, "means nothing without `previous`");
-            }
-            return None;
-        }
-        let now = self.context.environment.unix_seconds;
-        let Some(node) = raw.previous_until.node() else {
-            return Some(now.saturating_add(DEFAULT_OVERLAP));
-        };
-        let Moment(until) = *raw.previous_until.get()?;
-        if until > now.saturating_add(MAX_OVERLAP) {
-            self.error(node, "must be 7 days ahead at most");
-        } else if until <= now {
-            self.context
-                .report
-                .warn(node, "has passed, the previous key no longer signs and can be removed");
-        }
-        Some(until)
     }
 
     /// The strictest of what the tool says; the profile's default where it says nothing.
@@ -454,11 +371,11 @@ impl Compiler<'_> {
             self.raw.headers.get().map(|Entries(entries)| entries.as_slice()).unwrap_or_default();
         let mut names = HashSet::new();
         for (name, node) in list.iter().filter_map(Given::found) {
-            if !names.insert(name.to_ascii_lowercase()) {
-                self.error(node, "stands twice, letter case makes no difference");
+            if !names.insert(folded_name(name)) {
+                self.error(node, SAME_NAME);
             } else if let Err(error) = profile.check_own_name(name) {
                 self.error(node, error.to_string());
-            } else if own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)) {
+            } else if own.iter().any(|(own, _)| folded_name(own) == folded_name(name)) {
                 self.error(
                     node,
                     format!(
@@ -475,3 +392,5 @@ impl Compiler<'_> {
 fn unescape(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
+
+mod signing;

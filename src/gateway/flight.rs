@@ -85,10 +85,13 @@ impl<T: Send + 'static> Future for Outliving<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let work = self.work.as_mut().expect("a finished future is not polled again");
-        let ready = std::task::ready!(work.as_mut().poll(context));
-        self.work = None;
-        Poll::Ready(ready)
+        let mut work = self.work.take().expect("a finished future is not polled again");
+        let polled = work.as_mut().poll(context);
+        // Work that panicked never comes here: it has ended and cannot go on elsewhere.
+        if polled.is_pending() {
+            self.work = Some(work);
+        }
+        polled
     }
 }
 

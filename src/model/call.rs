@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::model::id::{CallId, IdempotencyKey, Token};
+use crate::model::number::Rounded;
 use crate::model::secret::Secret;
 
 /// The arguments of a call, as text and as value: one reading of the same bytes.
@@ -17,6 +18,8 @@ pub struct Arguments {
     pub(in crate::model) text: Bytes,
     /// The same document for validation.
     pub(in crate::model) value: Value,
+    /// Numbers of which the value says less than the text.
+    pub(in crate::model) rounded: Vec<Rounded>,
 }
 
 impl Arguments {
@@ -28,6 +31,11 @@ impl Arguments {
     /// The parsed value.
     pub fn value(&self) -> &Value {
         &self.value
+    }
+
+    /// The numbers of the text that the value holds rounded.
+    pub fn rounded(&self) -> &[Rounded] {
+        &self.rounded
     }
 }
 

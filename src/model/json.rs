@@ -8,6 +8,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use crate::model::call::Arguments;
+use crate::model::number::Rounded;
 
 /// Levels of arrays and objects that are read: one more meets the recursion limit of `serde_json`.
 pub const MAX_DEPTH: usize = 127;
@@ -50,24 +51,32 @@ impl JsonError {
 
 /// Reads the arguments of a call: value and compact text of the same bytes.
 pub fn read_object(raw: &str) -> Result<Arguments, JsonError> {
-    let value = read_value(raw)?;
+    let (value, has_doubles) = parse(raw)?;
     if !value.is_object() {
         return Err(JsonError::NotAnObject);
     }
-    Ok(Arguments { text: compact(raw), value })
+    // Whole numbers of 64 bits and texts are never rounded, so most calls are not searched.
+    let rounded = if has_doubles { rounded(raw) } else { Vec::new() };
+    Ok(Arguments { text: compact(raw), value, rounded })
 }
 
 /// Reads any document; duplicate keys are refused at every depth.
 pub fn read_value(raw: &str) -> Result<Value, JsonError> {
+    parse(raw).map(|(value, _)| value)
+}
+
+/// The document, and whether a number of it was read as a double.
+fn parse(raw: &str) -> Result<(Value, bool), JsonError> {
     // Before the parser, whose own error for this case has no name.
     if is_too_deep(raw) {
         return Err(JsonError::TooDeep { limit: MAX_DEPTH });
     }
-    let mut path = Vec::new();
+    let (mut path, mut has_doubles) = (Vec::new(), false);
     let mut parser = serde_json::Deserializer::from_str(raw);
-    let read = UniqueKeys { path: &mut path }
+    let read = UniqueKeys { path: &mut path, has_doubles: &mut has_doubles }
         .deserialize(&mut parser)
         .and_then(|value| parser.end().map(|()| value));
+    let read = read.map(|value| (value, has_doubles));
     read.map_err(|error| {
         if path.is_empty() {
             return JsonError::Syntax { message: error.to_string() };
@@ -123,6 +132,25 @@ pub fn pointer_step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
+/// The numbers of a text that a double holds less exactly than the text says. The text is JSON and no number alone.
+fn rounded(raw: &str) -> Vec<Rounded> {
+    let is_part =
+        |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
+    let (mut found, mut begin) = (Vec::new(), None);
+    let mut scan = Scan::default();
+    for (at, byte) in raw.bytes().enumerate() {
+        match (scan.outside_string(byte) && is_part(byte), begin) {
+            (true, None) => begin = Some(at),
+            (false, Some(from)) => {
+                found.extend(raw.get(from..at).and_then(Rounded::read));
+                begin = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Removes white space outside strings from a text that is JSON.
 fn compact(raw: &str) -> Bytes {
     let is_space = |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -167,12 +195,14 @@ impl Scan {
 struct UniqueKeys<'a> {
     /// The steps to the duplicate key, from the inside out; empty until there is one.
     path: &'a mut Vec<String>,
+    /// Set when a number is read as a double.
+    has_doubles: &'a mut bool,
 }
 
 impl UniqueKeys<'_> {
     /// The same place to report to, for one nested value.
     fn nested(&mut self) -> UniqueKeys<'_> {
-        UniqueKeys { path: self.path }
+        UniqueKeys { path: self.path, has_doubles: self.has_doubles }
     }
 
     /// Adds a step to the path of a duplicate that was found further in.
@@ -215,6 +245,7 @@ impl<'de> Visitor<'de> for UniqueKeys<'_> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        *self.has_doubles = true;
         Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
     }
 

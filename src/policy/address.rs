@@ -6,9 +6,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::policy::egress::{EgressSettings, Ipv6, MixedAnswers};
-use crate::policy::egress_check::{self, Compiled, RuleError, Strictness};
+use crate::policy::egress_check::{self, Compiled, Strictness};
 use crate::policy::egress_code::EgressCode;
 use crate::policy::egress_judge::{Inquiry, Verdict};
+use crate::policy::egress_problem::RuleError;
 use crate::policy::endpoint::{Endpoint, Host};
 
 /// More answers than this refuse a name, and so do more CNAME targets.

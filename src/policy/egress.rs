@@ -15,7 +15,7 @@ pub struct EgressSettings {
     pub deny_cidrs: Vec<String>,
     /// Ranges that count as private.
     pub private_cidrs: Vec<String>,
-    /// Names, `*.` globs and addresses that are never called.
+    /// Names and `*.` globs that are never called; addresses stand in `deny_cidrs`.
     pub deny_hosts: Vec<String>,
     /// Where not empty: the only names, `*.` globs and addresses that are called.
     pub allow_hosts: Vec<String>,

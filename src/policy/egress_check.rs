@@ -7,8 +7,9 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use jiff::civil::Date;
 
 use crate::policy::egress::{EgressSettings, Exception, Ipv6, MixedAnswers, Mode};
-use crate::policy::names::{HostPattern, NameError};
-use crate::policy::ports::{self, PortError, PortRange};
+use crate::policy::egress_problem::{RuleError, RuleProblem};
+use crate::policy::names::HostPattern;
+use crate::policy::ports::{self, PortRange};
 use crate::policy::ranges::{self, Nat64Prefix};
 
 /// Seconds in a day of Unix time.
@@ -75,157 +76,24 @@ pub struct CompiledException {
     pub http: bool,
     /// The last day on which it counts, in days of Unix time.
     pub last_day: Option<i64>,
+    /// Its reason, owner and end, as written: for the operator.
+    pub notes: Vec<(&'static str, String)>,
 }
 
 impl fmt::Display for CompiledException {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tools, hosts, cidrs, ports, http, .. } = self;
+        let Self { tools, hosts, cidrs, ports, http, notes, last_day: _ } = self;
         write!(f, "{} to {} at {}", tools.join(", "), list(hosts), list(cidrs))?;
         if !ports.is_empty() {
             write!(f, ", ports {}", list(ports))?;
         }
-        f.write_str(if *http { ", plain http too" } else { "" })
+        f.write_str(if *http { ", plain http too" } else { "" })?;
+        notes.iter().try_for_each(|(name, text)| write!(f, ", {name} {text:?}"))
     }
 }
 
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// One thing that is wrong with the settings.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {problem}")]
-pub struct RuleError {
-    /// Where, below `egress`: `exceptions[0].cidrs[1]`.
-    pub field: String,
-    /// What.
-    pub problem: RuleProblem,
-}
-
-/// What is wrong with a setting, or looks wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RuleProblem {
-    /// Not an IP address.
-    #[error("`{text}` is not an IP address")]
-    Address {
-        /// The text.
-        text: String,
-    },
-    /// A port that browsers refuse.
-    #[error(
-        "port {port} belongs to another protocol; name it in an exception's `ports` if a tool needs it"
-    )]
-    BadPort {
-        /// The port.
-        port: u16,
-    },
-    /// Not a calendar date.
-    #[error("`{text}` is not a date; write it as `2027-03-01`")]
-    Date {
-        /// The text.
-        text: String,
-    },
-    /// Nothing where something is needed.
-    #[error("must name at least one {what}")]
-    Empty {
-        /// Of what.
-        what: &'static str,
-    },
-    /// An exception that ends within 30 days.
-    #[error("ends after {text}, in {days} days")]
-    EndsSoon {
-        /// The last day.
-        text: String,
-        /// How many days are left.
-        days: i64,
-    },
-    /// An exception that has ended.
-    #[error("ended after {text}: nothing is opened any more")]
-    Ended {
-        /// The last day.
-        text: String,
-    },
-    /// Every address.
-    #[error("`{text}` is every address; only `deny_cidrs` may say that")]
-    Everything {
-        /// The text.
-        text: String,
-    },
-    /// A fake-IP range that is none.
-    #[error(
-        "`{text}` is outside of 198.18.0.0/15 and fc00::/7, and only those may stand for names"
-    )]
-    FakeIp {
-        /// The text.
-        text: String,
-    },
-    /// Bits behind the prefix.
-    #[error("`{text}` has bits set behind its prefix; write `{better}`")]
-    HostBits {
-        /// The text.
-        text: String,
-        /// The range without them.
-        better: IpNet,
-    },
-    /// A host that cannot be read.
-    #[error(transparent)]
-    Host(#[from] NameError),
-    /// `localhost` in an exception.
-    #[error("`{host}` is never opened; write the address: `127.0.0.1`")]
-    Localhost {
-        /// The host.
-        host: HostPattern,
-    },
-    /// Loopback without ports.
-    #[error("must name ports, because `cidrs` has a loopback range")]
-    LoopbackPorts,
-    /// IPv4-mapped addresses.
-    #[error("`{text}` covers IPv4-mapped addresses, which are never called; write the IPv4 range")]
-    Mapped {
-        /// The text.
-        text: String,
-    },
-    /// A NAT64 prefix of another length.
-    #[error("`{text}` is not a NAT64 prefix: an IPv6 range of 32, 40, 48, 56, 64 or 96 bits")]
-    Nat64 {
-        /// The text.
-        text: String,
-    },
-    /// An exception that nobody answers for.
-    #[error("should name who answers for this exception")]
-    NoOwner,
-    /// An exception that nobody explains.
-    #[error("should say what this exception is for")]
-    NoReason,
-    /// A range that no exception opens.
-    #[error("`{text}` is never opened, whatever an exception says")]
-    OpensNothing {
-        /// The text.
-        text: String,
-    },
-    /// Not a port.
-    #[error(transparent)]
-    Port(#[from] PortError),
-    /// Not a range.
-    #[error(
-        "`{text}` is not a range of addresses; write one such as `10.20.0.0/16` or `10.20.1.5/32`"
-    )]
-    Range {
-        /// The text.
-        text: String,
-    },
-    /// Not a glob of tool names.
-    #[error("`{text}` is not a glob of tool names: a-z, 0-9, `_`, `.` and `*`")]
-    ToolGlob {
-        /// The text.
-        text: String,
-    },
-    /// A glob over names that anybody can register.
-    #[error("`{host}` covers names that anybody can register; name a suffix of your own")]
-    TooWide {
-        /// The host.
-        host: HostPattern,
-    },
 }
 
 /// Checks and compiles the settings; all errors at once.
@@ -247,7 +115,8 @@ pub fn compile(
         mixed_answers: settings.mixed_answers,
         deny_cidrs: reader.list("deny_cidrs", &settings.deny_cidrs, range(Purpose::Deny)),
         private_cidrs: reader.list("private_cidrs", &settings.private_cidrs, range(Purpose::Open)),
-        deny_hosts: reader.list("deny_hosts", &settings.deny_hosts, read_host),
+        deny_hosts: reader
+            .list("deny_hosts", &settings.deny_hosts, |text| read_denied_host(text, strictness)),
         allow_hosts: reader.list("allow_hosts", &settings.allow_hosts, read_host),
         nat64_prefixes,
         own_addresses: reader.list("own_addresses", &settings.own_addresses, read_address),
@@ -358,6 +227,12 @@ impl Reader {
         let last_day = exception.expires.as_deref().and_then(|text| {
             read_day(text).map_err(|problem| self.error(&format!("{field}.expires"), problem)).ok()
         });
+        let notes = [
+            ("reason", &exception.reason),
+            ("owner", &exception.owner),
+            ("expires", &exception.expires),
+        ];
+        let notes = notes.map(|(name, text)| Some((name, text.clone()?))).into_iter().flatten();
         CompiledException {
             tools: self.list(&format!("{field}.tools"), &exception.tools, read_tool_glob),
             hosts: self.list(&format!("{field}.hosts"), &exception.hosts, |text| {
@@ -369,6 +244,7 @@ impl Reader {
             }),
             http: exception.http,
             last_day,
+            notes: notes.collect(),
         }
     }
 }
@@ -409,7 +285,11 @@ fn read_nat64(text: &str, strictness: Strictness) -> Result<Nat64Prefix, RulePro
         IpNet::V4(_) => None,
         IpNet::V6(range) => Nat64Prefix::new(range),
     };
-    prefix.ok_or_else(|| RuleProblem::Nat64 { text: text.to_owned() })
+    let prefix = prefix.ok_or_else(|| RuleProblem::Nat64 { text: text.to_owned() })?;
+    if strictness == Strictness::Full && prefix.takes_a_disguise() {
+        return Err(RuleProblem::Nat64Disguise { text: text.to_owned() });
+    }
+    Ok(prefix)
 }
 
 fn read_public_port(text: &str, strictness: Strictness) -> Result<PortRange, RuleProblem> {
@@ -422,6 +302,15 @@ fn read_public_port(text: &str, strictness: Strictness) -> Result<PortRange, Rul
 
 fn read_host(text: &str) -> Result<HostPattern, RuleProblem> {
     Ok(HostPattern::parse(text)?)
+}
+
+fn read_denied_host(text: &str, strictness: Strictness) -> Result<HostPattern, RuleProblem> {
+    match HostPattern::parse(text)? {
+        HostPattern::Address(address) if strictness == Strictness::Full => {
+            Err(RuleProblem::DeniedAddress { range: address.into() })
+        }
+        host => Ok(host),
+    }
 }
 
 fn read_opened_host(text: &str, strictness: Strictness) -> Result<HostPattern, RuleProblem> {

@@ -146,7 +146,7 @@ impl Compiled {
         let denied = denied_host.or(denied_cidr);
         // Plain http is for private addresses only, and an exception opens an address but never a disguise.
         let is_public_http = is_public && inquiry.endpoint.scheme() == Scheme::Http;
-        let beyond_exceptions = ranges::is_disguise(code) || is_public_http;
+        let beyond_exceptions = kind.misleads() || is_public_http;
         let opens = |exception: &CompiledException| {
             contains(&exception.cidrs, address)
                 && self.covers(exception, inquiry.endpoint)
@@ -193,7 +193,7 @@ impl Compiled {
         is_loopback: bool,
     ) -> EgressCode {
         let private = &self.private_cidrs;
-        if private.is_empty() || is_loopback || ranges::is_disguise(kind.code) {
+        if private.is_empty() || is_loopback || kind.misleads() {
             return kind.code;
         }
         match kind.embedded {

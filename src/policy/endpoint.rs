@@ -90,9 +90,13 @@ impl Endpoint {
         if !same {
             return Err(EndpointError::Ambiguous { host: host.to_string() });
         }
-        let rewritten = &second[Position::BeforePath..Position::AfterQuery];
-        if rewritten != path_and_query {
-            return Err(EndpointError::Path { better: rewritten.to_owned() });
+        if second[Position::BeforePath..Position::AfterQuery] != path_and_query {
+            let typed = path_and_query.split('?').next().unwrap_or_default();
+            return Err(if second.path() == typed {
+                EndpointError::Query
+            } else {
+                EndpointError::Path { better: second.path().to_owned() }
+            });
         }
 
         let authority =
@@ -188,18 +192,18 @@ pub enum EndpointError {
         "the path has dot segments or characters that are not sent as they are: write `{better}`"
     )]
     Path {
-        /// Path and query as they would be sent.
+        /// The path as it would be sent.
         better: String,
     },
-    /// No port after the colon.
-    #[error("`{port}` is not a port from 1 to 65535")]
-    Port {
-        /// What stands there.
-        port: String,
-    },
+    /// What follows the colon is no port. It may be a password.
+    #[error("what follows the host's colon is not a port from 1 to 65535")]
+    Port,
     /// Port 0.
     #[error("nothing can listen on port 0")]
     PortZero,
+    /// Another spelling of the query is the one that would be sent. It is not repeated: a query often holds a key.
+    #[error("the query has characters that are not sent as they are: percent-encode them")]
+    Query,
     /// Another scheme.
     #[error(
         "the scheme must be https, not `{scheme}`; in front of a host and a port write `https://`"
@@ -243,7 +247,8 @@ impl EndpointError {
             | Self::NoScheme
             | Self::NoSlashes
             | Self::Path { .. }
-            | Self::Port { .. }
+            | Self::Port
+            | Self::Query
             | Self::TooLong { .. }
             | Self::Unreadable { .. } => EgressCode::MalformedUrl,
         }
@@ -328,7 +333,7 @@ fn read_port(text: &str) -> Result<u16, EndpointError> {
     match ports::read_port(text) {
         Some(0) => Err(EndpointError::PortZero),
         Some(port) => Ok(port),
-        None => Err(EndpointError::Port { port: text.to_owned() }),
+        None => Err(EndpointError::Port),
     }
 }
 

@@ -10,6 +10,10 @@ use crate::policy::egress_code::EgressCode;
 const SPECIAL_USE: [&str; 9] =
     ["alt", "arpa", "internal", "invalid", "local", "localdomain", "localhost", "onion", "svc"];
 
+/// Last labels that private networks use and no public registry gives away (RFC 6762, appendix G), and those that are
+/// left to test suites.
+const PRIVATE_USE: [&str; 7] = ["corp", "example", "home", "intranet", "lan", "private", "test"];
+
 /// Whether a glob matches the whole text: `*` stands for any run of characters, also none.
 pub fn glob_matches(glob: &str, text: &str) -> bool {
     let Some((head, rest)) = glob.split_once('*') else { return glob == text };
@@ -146,13 +150,12 @@ impl HostPattern {
         }
     }
 
-    /// Whether it covers everything below a public top-level domain, such as `*.com`.
+    /// Whether it covers everything below a top-level domain that is not known to be private, such as `*.com`.
     pub fn is_too_wide(&self) -> bool {
         match self {
             Self::Below(suffix) => {
-                // `test` and `example` are left to test suites.
                 refused_name(suffix) == Some(EgressCode::SingleLabel)
-                    && !matches!(suffix.as_str(), "test" | "example")
+                    && !PRIVATE_USE.contains(&suffix.as_str())
             }
             Self::Address(_) | Self::Name(_) => false,
         }

@@ -31,9 +31,23 @@ pub struct Embedded {
 pub struct Nat64Prefix(Ipv6Net);
 
 impl Nat64Prefix {
-    /// Takes a prefix of 32, 40, 48, 56, 64 or 96 bits.
+    /// Takes a prefix of 32, 40, 48, 56, 64 or 96 bits, of which bits 64 to 71 are zero.
     pub fn new(prefix: Ipv6Net) -> Option<Self> {
-        matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96).then_some(Self(prefix))
+        let fits = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
+        (fits && prefix.network().to_bits() & RESERVED_OCTET == 0).then_some(Self(prefix))
+    }
+
+    /// Whether it shares addresses with a form that carries IPv4 addresses in another way. The range for local NAT64 is
+    /// where such prefixes belong.
+    pub fn takes_a_disguise(self) -> bool {
+        let (first, last) = (self.0.network(), self.0.broadcast());
+        let mut disguises = SPECIAL_V6.iter().filter(|range| is_disguise(range.code));
+        disguises.any(|range| {
+            let holds = |address| range.contains(address);
+            let is_local = range.code == EgressCode::Nat64Local && holds(first) && holds(last);
+            let begins = Ipv6Addr::from_bits(range.first);
+            (holds(first) || self.0.contains(&begins)) && !is_local
+        })
     }
 
     /// Its length in bits.
@@ -41,30 +55,43 @@ impl Nat64Prefix {
         self.0.prefix_len()
     }
 
-    /// The IPv4 address inside an address with this prefix. Bits 64 to 71 are skipped (RFC 6052, section 2.2).
+    /// The IPv4 address inside an address of this prefix. Bits 64 to 71 are skipped (RFC 6052, section 2.2); where they or
+    /// what follows the IPv4 address are not zero, as the RFC wants them, translators may read another address.
     fn decode(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
-        if !self.0.contains(&address) {
-            return None;
-        }
         let bits = address.to_bits();
-        let packed = match self.length() {
-            96 => bits,
+        let (packed, suffix) = match self.length() {
+            96 => (bits, 0),
             length => {
                 let before_gap = bits >> 64;
                 let after_gap = bits << 72 >> 72;
-                // 120 bits without the gap; the IPv4 address follows the prefix.
-                (before_gap << 56 | after_gap) >> (120 - 32 - u32::from(length))
+                // 120 bits without the gap; the IPv4 address follows the prefix, and the suffix follows that.
+                let suffix = 120 - 32 - u32::from(length);
+                let packed = before_gap << 56 | after_gap;
+                (packed >> suffix, packed & !(u128::MAX << suffix))
             }
         };
-        Some(Ipv4Addr::from_bits(low_word(packed)))
+        let is_clean = suffix == 0 && bits & RESERVED_OCTET == 0;
+        is_clean.then(|| Ipv4Addr::from_bits(low_word(packed)))
     }
 }
+
+/// Bits 64 to 71.
+const RESERVED_OCTET: u128 = 0xff << 56;
 
 /// Says what an address is. `nat64` holds the operator's prefixes, the longest first.
 pub fn classify(address: IpAddr, nat64: &[Nat64Prefix]) -> Kind {
     match address {
         IpAddr::V4(address) => Kind { code: classify_v4(address), embedded: None },
         IpAddr::V6(address) => classify_v6(address, nat64),
+    }
+}
+
+impl Kind {
+    /// Whether no exception opens it, because it is not the address that would be called: a disguise, or a NAT64 form of
+    /// which nobody can tell the IPv4 address.
+    pub fn misleads(self) -> bool {
+        is_disguise(self.code)
+            || (self.code == EgressCode::Nat64Embedded && self.embedded.is_none())
     }
 }
 
@@ -202,15 +229,18 @@ fn classify_v4(address: Ipv4Addr) -> EgressCode {
 }
 
 fn classify_v6(address: Ipv6Addr, nat64: &[Nat64Prefix]) -> Kind {
-    let translated = if WELL_KNOWN_NAT64.contains(address) {
-        Some(Ipv4Addr::from_bits(low_word(address.to_bits())))
-    } else if address.to_ipv4_mapped().is_some() || on_floor(address.into()) {
-        None // No prefix makes these anything else.
-    } else {
-        nat64.iter().find_map(|prefix| prefix.decode(address))
-    };
-    if let Some(inner) = translated {
+    if WELL_KNOWN_NAT64.contains(address) {
+        let inner = Ipv4Addr::from_bits(low_word(address.to_bits()));
         return embedding(inner, EgressCode::Nat64Embedded);
+    }
+    // No prefix makes mapped addresses and those on the floor anything else.
+    if address.to_ipv4_mapped().is_none()
+        && !on_floor(address.into())
+        && let Some(prefix) = nat64.iter().find(|prefix| prefix.0.contains(&address))
+    {
+        let unreadable = Kind { code: EgressCode::Nat64Embedded, embedded: None };
+        let inner = prefix.decode(address);
+        return inner.map_or(unreadable, |inner| embedding(inner, EgressCode::Nat64Embedded));
     }
     let special = SPECIAL_V6.iter().find(|range| range.contains(address)).map(|range| range.code);
     let code = match special {

@@ -14,6 +14,7 @@ use crate::model::call::Arguments;
 use crate::model::json;
 use crate::model::outcome::Problem;
 use crate::policy::schema_cost::Costs;
+use crate::policy::schema_numbers::stand_ins;
 use crate::policy::schema_subset;
 use crate::policy::schema_words::{
     MESSAGE_LIMIT, expectation, problem, problems_of, unknown_argument,
@@ -95,8 +96,14 @@ impl ArgumentSchema {
             return Err(faults);
         }
         let costs = survey.costs();
-        if costs.least_bound() > COST_LIMIT {
-            let message = "its references multiply to too much work: refer to less from each place";
+        if let Some(target) = costs.circle() {
+            let found = survey.references.iter().find(|(_, other)| *other == target);
+            let at = found.map(|(at, _)| at.clone()).unwrap_or_default();
+            let message = format!("`{target}` leads back here without an argument on the way");
+            return Err(vec![fault(at, message)]);
+        }
+        if costs.per_value() > COST_LIMIT || costs.levels() > LEVEL_LIMIT {
+            let message = "its references nest too deeply or make too much work: refer to less from each place";
             return Err(vec![fault("", message)]);
         }
         let validator = options().build(schema).map_err(|error| vec![survey.fault(&error)])?;
@@ -107,8 +114,7 @@ impl ArgumentSchema {
     pub fn check(&self, arguments: &Arguments) -> Result<ValidArguments, Vec<Problem>> {
         let value = arguments.value();
         let problems = match &self.rule {
-            Some(rule) if rule.validator.is_valid(value) => None,
-            Some(rule) => Some(rule.problems(arguments)),
+            Some(rule) => rule.problems(arguments),
             None => value.as_object().filter(|members| !members.is_empty()).map(|members| {
                 let names = members.keys().take(PROBLEM_LIMIT);
                 names.map(|name| unknown_argument("", name, "additionalProperties")).collect()
@@ -119,22 +125,54 @@ impl ArgumentSchema {
 }
 
 impl Rule {
+    /// What is wrong with arguments: nothing, or one problem at least.
+    fn problems(&self, arguments: &Arguments) -> Option<Vec<Problem>> {
+        let text = std::str::from_utf8(arguments.text()).unwrap_or_default();
+        if self.is_too_much(text) {
+            return Some(misfit("are too much to be checked against the tool's schema; send less"));
+        }
+        if !self.validator.is_valid(arguments.value()) {
+            return Some(self.reasons(text, arguments.value()));
+        }
+        if arguments.rounded().is_empty() {
+            return None;
+        }
+        let mut stand_ins = stand_ins(arguments.value(), arguments.rounded());
+        let other = stand_ins.find(|value| !self.validator.is_valid(value))?;
+        let places = self.reasons(text, &other).into_iter().take(1);
+        let message = "has more digits than can be checked; write 15 of them at most";
+        let places = places.map(|place| Problem { message: message.to_owned(), ..place });
+        Some(places.collect())
+    }
+
+    /// Whether judging the arguments would take too long. Their text is longer than they have values, so that most of them
+    /// need not be measured.
+    fn is_too_much(&self, text: &str) -> bool {
+        let work = |values: usize| {
+            self.costs.per_value() * f64::from(u32::try_from(values).unwrap_or(u32::MAX))
+        };
+        work(text.len()) > CHECK_LIMIT
+            && work(json::measure(text).values + text.len() / BYTES_PER_VALUE) > CHECK_LIMIT
+    }
+
     /// What is wrong with arguments that do not fit: one problem at least. The validator builds every
     /// error of every alternative before the first is seen, so it is only asked where they are few.
-    fn problems(&self, arguments: &Arguments) -> Vec<Problem> {
-        let misfit = |message: &str| vec![problem(String::new(), "schema", message.to_owned())];
-        let text = std::str::from_utf8(arguments.text()).unwrap_or_default();
+    fn reasons(&self, text: &str, value: &Value) -> Vec<Problem> {
         let extent = json::measure(text);
         let values = u32::try_from(extent.values).unwrap_or(u32::MAX);
         if self.costs.at(extent.depth) * f64::from(values) > WORK_LIMIT {
             return misfit("must fit the tool's schema; there is too much of them to say where");
         }
-        let value = arguments.value();
         let errors = self.validator.iter_errors(value);
         let problems = errors.flat_map(|error| problems_of(&error, value));
         let problems: Vec<_> = problems.take(PROBLEM_LIMIT).collect();
         if problems.is_empty() { misfit("must fit the tool's schema") } else { problems }
     }
+}
+
+/// A problem of the arguments as a whole.
+fn misfit(message: &str) -> Vec<Problem> {
+    vec![problem(String::new(), "schema", message.to_owned())]
 }
 
 /// What the model reads: `The arguments do not fit the tool: /scanId must match ^RX-\d{4,}$.`
@@ -166,6 +204,15 @@ const PATTERN_LIMIT: usize = 1024 * 1024;
 
 /// Subschemas that are applied to one value, by the schema's own doing.
 const COST_LIMIT: f64 = 1e5;
+
+/// Subschemas that are being applied at the same time: the validator recurses as deeply, on a stack of 2 MiB.
+const LEVEL_LIMIT: f64 = 700.0;
+
+/// Subschemas that are applied to all values together while arguments are judged.
+const CHECK_LIMIT: f64 = 2e7;
+
+/// So many bytes of a text are as much work as one value: they are searched for patterns.
+const BYTES_PER_VALUE: usize = 16;
 
 /// Subschemas that are applied to all values together while problems are collected.
 const WORK_LIMIT: f64 = 5e5;
@@ -212,7 +259,7 @@ fn full_faults(schema: &Value, survey: &Survey<'_>) -> Vec<SchemaError> {
 /// What a walk through a schema finds besides the meta-schema's errors.
 struct Survey<'a> {
     root: &'a Value,
-    anchors: BTreeMap<&'a str, &'a Value>,
+    anchors: BTreeMap<&'a str, Vec<&'a Value>>,
     ids: BTreeMap<&'a str, &'a Value>,
     /// Where references stand, and what they say.
     references: Vec<(String, &'a str)>,
@@ -252,7 +299,7 @@ impl<'a> Survey<'a> {
                 self.ids.insert(id.trim_end_matches('#'), schema);
             }
             ("$anchor" | "$dynamicAnchor", Value::String(anchor)) => {
-                self.anchors.insert(anchor, schema);
+                self.anchors.entry(anchor).or_default().push(schema);
             }
             ("$ref" | "$dynamicRef", Value::String(target)) => {
                 self.references.push((here.into(), target));
@@ -297,17 +344,20 @@ impl<'a> Survey<'a> {
         ));
     }
 
-    /// What a reference leads to, if it stays in the schema.
-    fn find(&self, target: &str) -> Option<&'a Value> {
+    /// What a reference can lead to, if it stays in the schema: a pointer is relative to the nearest `$id`, and anchors of
+    /// one name may stand below several.
+    fn find(&self, target: &str) -> Vec<&'a Value> {
         let (document, fragment) = target.split_once('#').unwrap_or((target, ""));
-        let base = if document.is_empty() { self.root } else { self.ids.get(document)? };
-        if fragment.is_empty() || fragment.starts_with('/') {
-            // A pointer is relative to the nearest `$id`.
-            let bases = std::iter::once(base).chain(self.ids.values().copied());
-            let fragment = decode_percent(fragment);
-            return bases.filter_map(|base| base.pointer(&fragment)).next();
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            return self.anchors.get(fragment).cloned().unwrap_or_default();
         }
-        self.anchors.get(fragment).copied()
+        let fragment = decode_percent(fragment);
+        let bases: Vec<_> = if document.is_empty() {
+            std::iter::once(self.root).chain(self.ids.values().copied()).collect()
+        } else {
+            self.ids.get(document).copied().into_iter().collect()
+        };
+        bases.iter().filter_map(|base| base.pointer(&fragment)).collect()
     }
 
     fn costs(&self) -> Costs {

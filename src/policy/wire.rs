@@ -160,11 +160,8 @@ pub enum HeaderError {
         name: String,
     },
     /// Not a header name.
-    #[error("`{name}` is not a header name")]
-    Name {
-        /// The name.
-        name: String,
-    },
+    #[error("is not a header name, which has letters, digits and `-`")]
+    Name,
     /// A name that is kept from every tool.
     #[error("`{name}` cannot be a tool's own header: the gateway or a profile sets it")]
     Refused {
@@ -247,8 +244,8 @@ impl WireProfile {
 
     /// Says whether a tool may send a header of this name, or take it from a call.
     pub fn check_own_name(&self, name: &str) -> Result<(), HeaderError> {
-        let parsed = own_name(name)?;
-        if self.fields().any(|field| field.name == parsed) {
+        let own = folded_name(own_name(name)?.as_str());
+        if self.fields().any(|field| folded_name(field.name.as_str()) == own) {
             return Err(HeaderError::SentByProfile {
                 name: name.to_owned(),
                 profile: self.name.clone(),
@@ -408,12 +405,16 @@ impl AsRef<[u8]> for SharedSecret {
     }
 }
 
+/// A header name as many servers tell names apart: they hand `X-Tool-Name` and `x_tool_name` on as one variable.
+pub fn folded_name(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
 /// Says whether any tool may send a header of this name.
 fn own_name(spelling: &str) -> Result<HeaderName, HeaderError> {
-    let name = HeaderName::from_bytes(spelling.as_bytes())
-        .map_err(|_| HeaderError::Name { name: spelling.to_owned() })?;
-    let text = name.as_str();
-    let refused = NEVER_OWN.contains(&text)
+    let name = HeaderName::from_bytes(spelling.as_bytes()).map_err(|_| HeaderError::Name)?;
+    let text = folded_name(spelling);
+    let refused = NEVER_OWN.contains(&text.as_str())
         || NEVER_OWN_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
     if refused { Err(HeaderError::Refused { name: spelling.to_owned() }) } else { Ok(name) }
 }

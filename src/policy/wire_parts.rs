@@ -1,5 +1,7 @@
 //! A wire format as a profile describes it, checked as a whole and compiled.
 
+use std::time::Duration;
+
 use regex::Regex;
 
 use crate::model::outcome::Effect;
@@ -14,6 +16,12 @@ use crate::policy::wire::{KeyForm, TimeoutBounds, WireProfile};
 
 /// Attempts that a profile may ask for: more would outlast any deadline.
 const MOST_ATTEMPTS: u32 = 10;
+
+/// The longest attempt: no call lasts longer.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+
+/// The largest result, which is held in memory.
+const LARGEST_RESULT: usize = 64 << 20;
 
 /// What a wire format is made of, before it is checked.
 #[derive(Debug, Clone)]
@@ -48,7 +56,9 @@ impl WireParts {
     /// Checks and compiles a wire format; all faults at once.
     pub fn compile(self) -> Result<WireProfile, Vec<ProfileFault>> {
         let mut faults = check_limits(&self);
-        let names = Regex::new(&format!(r"\A(?:{})\z", self.names));
+        // Alone first: `a)|(?:b` is a pattern only between the brackets.
+        let names =
+            Regex::new(&self.names).and_then(|_| Regex::new(&format!(r"\A(?:{})\z", self.names)));
         if names.is_err() {
             let message = format!("`{}` is not a regular expression", self.names);
             faults.push(ProfileFault::new("names", message));
@@ -132,8 +142,10 @@ fn check_limits(parts: &WireParts) -> Vec<ProfileFault> {
     let TimeoutBounds { default, min, max } = parts.timeout;
     check(!min.is_zero(), "timeout.min", "must be more than 0 s");
     check(min <= max, "timeout.max", "must be at least `min`");
+    check(max <= LONGEST_TIMEOUT, "timeout.max", "must be 20m at most");
     check(min <= default && default <= max, "timeout.default", "must lie between `min` and `max`");
-    check(parts.result_limit > 0, "result_max_bytes", "must be at least 1");
+    let result_fits = (1..=LARGEST_RESULT).contains(&parts.result_limit);
+    check(result_fits, "result_max_bytes", "must be 1 to 64MiB");
     let retry = &parts.retry;
     check((1..=MOST_ATTEMPTS).contains(&retry.attempts), "retry.attempts", "must be 1 to 10");
     let names_failures = retry.on_network || !retry.statuses.is_empty();

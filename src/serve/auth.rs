@@ -1,20 +1,26 @@
 //! From an Authorization header to a caller with the scope that a route asks for.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, HOST};
 
+use crate::config::snapshot::Bind;
 use crate::policy::identity::{Authentication, Caller, Scope};
 use crate::serve::http::{ApiCode, ApiError};
 
 /// The caller, who has the scope.
 pub fn authorize(
     authentication: &Authentication,
+    listener: &Bind,
     headers: &HeaderMap,
     scope: Scope,
     now: i64,
 ) -> Result<Arc<Caller>, ApiError> {
+    if let (Authentication::None(_), Bind::Tcp(_)) = (authentication, listener) {
+        require_local_host(headers)?;
+    }
     let caller = authentication.identify(bearer(headers), now).ok_or_else(|| {
         let text = "a known key is required: `Authorization: Bearer KEY`";
         ApiError::new(ApiCode::Unauthorized, text)
@@ -25,6 +31,33 @@ pub fn authorize(
         return Err(ApiError::new(ApiCode::MissingScope, text));
     }
     Ok(caller)
+}
+
+/// Where no key is asked for, a page whose own name was made to lead here must not call from a browser: the Host that
+/// the browser sends is still that name.
+fn require_local_host(headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if is_local(host) {
+        return Ok(());
+    }
+    let text = "without keys only the Host `localhost` or a loopback address is served";
+    Err(ApiError::new(ApiCode::BadRequest, text))
+}
+
+/// Whether this Host is this machine under a name that nobody else can give it, with any port.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().is_ok_and(|one| one.to_canonical().is_loopback()),
+        None => {
+            name.eq_ignore_ascii_case("localhost")
+                || name.parse::<Ipv4Addr>().is_ok_and(|one| one.is_loopback())
+        }
+    }
 }
 
 /// The bearer token, where there is exactly one Authorization header and it holds one.
@@ -61,9 +94,42 @@ mod tests {
     #[test]
     fn without_authentication_nobody_may_write() {
         let none = Authentication::None(Arc::new(Caller::anonymous()));
-        let code =
-            |scope| authorize(&none, &HeaderMap::new(), scope, 0).map_err(|error| error.code);
+        let listener = Bind::Unix { path: "socket".into(), mode: 0o600 };
+        let code = |scope| {
+            let caller = authorize(&none, &listener, &HeaderMap::new(), scope, 0);
+            caller.map_err(|error| error.code)
+        };
         assert!(code(Scope::AgentCall).is_ok());
         assert_eq!(code(Scope::AgentWrite).err(), Some(ApiCode::MissingScope));
+    }
+
+    #[test]
+    fn without_keys_only_this_machine_s_own_names_are_served() {
+        for local in [
+            "localhost",
+            "LocalHost:8477",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "127.8.9.1:1",
+            "[::1]",
+            "[::1]:8477",
+        ] {
+            assert!(is_local(local), "{local}");
+        }
+        for foreign in [
+            "",
+            "evil.example.com",
+            "localhost.example.com:8477",
+            "127.0.0.1.example.com",
+            "127.0.0.1@example.com",
+            "10.0.0.1:8477",
+            "[fe80::1]:8477",
+            "::1",
+            "127.1",
+            "localhost:port",
+            "0.0.0.0",
+        ] {
+            assert!(!is_local(foreign), "{foreign}");
+        }
     }
 }

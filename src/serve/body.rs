@@ -86,7 +86,7 @@ impl<'a, const N: usize> Fields<'a, N> {
             (_, Some(problem)) => Err(problem),
             (Ok(values), None) => Ok(Self { at, names, values }),
             (Err(error), None) => {
-                Err(ApiError { field: Some(at.to_owned()), ..not_json(&error, at) })
+                Err(ApiError::field(top_level(at, None), at, &not_json(&error, at)))
             }
         }
     }
@@ -129,14 +129,20 @@ impl<'a, const N: usize> Fields<'a, N> {
     }
 
     /// What is wrong with a field.
-    pub fn error(&self, name: &str, what: &str) -> ApiError {
-        ApiError::field(self.pointer(name), format!("`{name}` {what}"))
+    pub fn error(&self, name: &'static str, what: &str) -> ApiError {
+        let about = top_level(self.at, Some(name));
+        ApiError::field(about, &self.pointer(name), &format!("`{name}` {what}"))
     }
 
     /// A field that has to be there.
-    pub fn missing(&self, name: &str) -> ApiError {
+    pub fn missing(&self, name: &'static str) -> ApiError {
         self.error(name, "is required")
     }
+}
+
+/// The field of the whole body in which the object at `at` stands; `name` where it is the whole body itself.
+fn top_level(at: &'static str, name: Option<&'static str>) -> Option<&'static str> {
+    at.split('/').nth(1).or(name)
 }
 
 /// The text of a JSON string; most have no escapes and need no copy.
@@ -148,15 +154,12 @@ fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
-fn not_json(error: &serde_json::Error, at: &str) -> ApiError {
+fn not_json(error: &serde_json::Error, at: &str) -> String {
     let what = if at.is_empty() { "the body" } else { at };
-    let text = if error.is_data() {
-        format!("{what} must be a JSON object")
-    } else {
-        let (line, column) = (error.line(), error.column());
-        format!("{what} is not JSON: line {line}, column {column}")
-    };
-    ApiError::new(ApiCode::BadRequest, text)
+    if error.is_data() {
+        return format!("{what} must be a JSON object");
+    }
+    format!("{what} is not JSON: line {}, column {}", error.line(), error.column())
 }
 
 struct FieldsSeed<'p, const N: usize> {
@@ -191,13 +194,15 @@ impl<'de, const N: usize> Visitor<'de> for FieldsSeed<'_, N> {
                 Ok(index) => {
                     let name = self.names[index];
                     let pointer = format!("{}/{name}", self.at);
-                    ApiError::field(pointer, format!("`{name}` stands twice"))
+                    let about = top_level(self.at, Some(name));
+                    ApiError::field(about, &pointer, &format!("`{name}` stands twice"))
                 }
                 Err(name) => {
                     let shown: String = name.chars().take(64).collect();
                     let pointer = format!("{}/{}", self.at, escape_pointer(&shown));
                     let known = self.names.join(", ");
-                    ApiError::field(pointer, format!("`{shown}` is not known; known are {known}"))
+                    let text = format!("`{shown}` is not known; known are {known}");
+                    ApiError::field(top_level(self.at, None), &pointer, &text)
                 }
             };
             map.next_value::<IgnoredAny>()?;

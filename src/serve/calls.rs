@@ -1,7 +1,6 @@
 //! The calls API: `POST /v1/calls` to a parsed call, its outcome to a response (contract, section 3).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -9,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
+use tokio::sync::watch;
 
 use crate::gateway::{Gateway, LONGEST_DEADLINE, Malformed};
 use crate::model::call::{CallContext, EndUser, ToolCall};
@@ -16,6 +16,7 @@ use crate::model::id::{CallId, Token};
 use crate::model::json;
 use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
+use crate::serve::Phase;
 use crate::serve::auth::authorize;
 use crate::serve::body::{self, Fields, escape_pointer};
 use crate::serve::http::{ApiCode, ApiError, is_json, json_text, method_not_allowed, not_found};
@@ -51,8 +52,8 @@ const END_USER_FIELDS: &[&str; 2] = &["id", "external_id"];
 pub struct ApiState {
     /// Runs calls.
     pub gateway: Arc<Gateway>,
-    /// Set when new calls are no longer taken.
-    pub draining: Arc<AtomicBool>,
+    /// Says when new calls are no longer taken.
+    pub phase: Arc<watch::Receiver<Phase>>,
 }
 
 /// The routes.
@@ -65,37 +66,51 @@ pub fn router(state: ApiState) -> Router {
 }
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    if state.draining.load(Ordering::Acquire) {
-        return Err(ApiError::new(
-            ApiCode::Draining,
-            "the gateway is shutting down, ask another replica",
-        ));
-    }
     let gateway = &state.gateway;
     let snapshot = gateway.snapshot();
     let (parts, body) = request.into_parts();
     let now = gateway.clock().unix_ms().div_euclid(1000);
-    let caller = authorize(&snapshot.authentication, &parts.headers, Scope::AgentCall, now)?;
-    if !is_json(&parts.headers) {
+    let api = &snapshot.listeners.api;
+    let headers = &parts.headers;
+    let caller = authorize(&snapshot.authentication, &api.bind, headers, Scope::AgentCall, now)?;
+    if !is_json(headers) {
         let text = "the body's Content-Type must be application/json";
         return Err(ApiError::new(ApiCode::UnsupportedType, text));
     }
-    let bytes = body::read(body, snapshot.listeners.api.max_body).await?;
+    let bytes = tokio::select! {
+        biased;
+        read = body::read(body, api.max_body) => read?,
+        () = closed(&state.phase) => return Err(draining()),
+    };
+    // The body comes first, so that a client that is still sending it does not miss the answer.
+    if *state.phase.borrow() > Phase::Serving {
+        return Err(draining());
+    }
     let call = parse_call(&bytes)?;
     let ended = gateway.call(snapshot, caller, call).await?;
     // A failing tool is not a failing request: every final state is a 200.
     Ok(json_text(StatusCode::OK, outcome::write(&ended)))
 }
 
+/// Waits until nothing more is answered.
+async fn closed(phase: &watch::Receiver<Phase>) {
+    // An error means that nobody can say so any more.
+    let _ = phase.clone().wait_for(|phase| *phase == Phase::Closed).await;
+}
+
+fn draining() -> ApiError {
+    ApiError::new(ApiCode::Draining, "the gateway is shutting down, ask another replica")
+}
+
 impl From<Malformed> for ApiError {
     fn from(malformed: Malformed) -> Self {
-        let pointer = match &malformed {
+        let (name, pointer) = match &malformed {
             Malformed::Credential { name, .. } | Malformed::UnlistedCredential(name) => {
-                format!("/credentials/{}", escape_pointer(name))
+                ("credentials", format!("/credentials/{}", escape_pointer(name)))
             }
-            Malformed::Missing(name) => format!("/{name}"),
+            Malformed::Missing(name) => (*name, format!("/{name}")),
         };
-        Self::field(pointer, malformed.to_string())
+        Self::field(Some(name), &pointer, &malformed.to_string())
     }
 }
 
@@ -108,7 +123,7 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
     let arguments = fields.raw("arguments").ok_or_else(|| fields.missing("arguments"))?;
     let arguments = json::read_object(arguments.get()).map_err(|error| {
         let pointer = format!("/arguments{}", error.pointer());
-        ApiError::field(pointer, format!("`arguments`: {error}"))
+        ApiError::field(Some("arguments"), &pointer, &format!("`arguments`: {error}"))
     })?;
     fields.number("wait_ms", 0, LONGEST_WAIT_MS)?;
     fields.number("round", 1, u64::from(u32::MAX))?;

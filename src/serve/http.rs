@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::model::id::random_base62;
+use crate::policy::truncate;
 
 /// An error of the request to Sortie. What happens to a call of a tool is an outcome and no such error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,15 @@ pub struct ApiError {
     pub message: String,
     /// JSON pointer to the part of the body that is meant.
     pub field: Option<String>,
+    /// The known field of the body that is meant or holds it: all that the log is told, since the rest is the client's
+    /// own text.
+    pub about: Option<&'static str>,
 }
+
+/// Most bytes of a pointer in an error: the client's own text, which it knows.
+const POINTER_LIMIT: usize = 256;
+/// Most bytes of an error's message, which may quote the client.
+const MESSAGE_LIMIT: usize = 1024;
 
 /// The codes of contract section 4 that this version can give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +37,8 @@ pub enum ApiCode {
     BadRequest,
     /// The gateway ends.
     Draining,
+    /// Something broke in here.
+    Internal,
     /// The method does not go with the path.
     MethodNotAllowed,
     /// The key may not do this.
@@ -46,9 +57,10 @@ pub enum ApiCode {
 
 impl ApiCode {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BadRequest,
         Self::Draining,
+        Self::Internal,
         Self::MethodNotAllowed,
         Self::MissingScope,
         Self::NotFound,
@@ -63,6 +75,7 @@ impl ApiCode {
         match self {
             Self::BadRequest => "bad_request",
             Self::Draining => "draining",
+            Self::Internal => "internal",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::MissingScope => "missing_scope",
             Self::NotFound => "not_found",
@@ -78,6 +91,7 @@ impl ApiCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::MissingScope => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -92,13 +106,23 @@ impl ApiCode {
 impl ApiError {
     /// An error without a field.
     pub fn new(code: ApiCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None }
+        Self { code, message: bounded(message.into(), MESSAGE_LIMIT), field: None, about: None }
     }
 
-    /// A 400 that names the field by its JSON pointer.
-    pub fn field(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: ApiCode::BadRequest, message: message.into(), field: Some(pointer.into()) }
+    /// A 400 that names the field by its JSON pointer; `about` is the known top-level field that it is or stands in.
+    pub fn field(about: Option<&'static str>, pointer: &str, message: &str) -> Self {
+        let field = Some(bounded(pointer.to_owned(), POINTER_LIMIT));
+        Self { field, about, ..Self::new(ApiCode::BadRequest, message) }
     }
+}
+
+/// The text itself where it is short enough, else its beginning.
+fn bounded(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(truncate::cut(text.as_bytes(), limit));
+        text.push('…');
+    }
+    text
 }
 
 #[derive(Serialize)]
@@ -120,7 +144,7 @@ impl IntoResponse for ApiError {
         tracing::info!(
             request_id,
             code = self.code.as_str(),
-            field = self.field,
+            field = self.about,
             "A request was refused."
         );
         let error = ErrorFields {
@@ -136,6 +160,7 @@ impl IntoResponse for ApiError {
             ApiCode::RequestTimeout | ApiCode::TooLarge => Some((CONNECTION, "close")),
             ApiCode::Unauthorized => Some((WWW_AUTHENTICATE, "Bearer")),
             ApiCode::BadRequest
+            | ApiCode::Internal
             | ApiCode::MethodNotAllowed
             | ApiCode::MissingScope
             | ApiCode::NotFound
@@ -197,4 +222,23 @@ pub async fn not_found() -> ApiError {
 /// The path has other methods.
 pub async fn method_not_allowed() -> ApiError {
     ApiError::new(ApiCode::MethodNotAllowed, "this path does not take this method")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_s_own_text_is_cut() {
+        let long = "é".repeat(5000);
+        let error = ApiError::field(None, &long, &long);
+        let field = error.field.unwrap();
+        assert!(field.len() <= POINTER_LIMIT + '…'.len_utf8() && field.ends_with("é…"), "{field}");
+        assert!(error.message.len() <= MESSAGE_LIMIT + '…'.len_utf8());
+        let short = ApiError::field(Some("tool"), "/tool", "`tool` is required");
+        assert_eq!(
+            (short.field.as_deref(), short.message.as_str()),
+            (Some("/tool"), "`tool` is required")
+        );
+    }
 }

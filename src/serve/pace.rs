@@ -1,37 +1,59 @@
 //! How long a client may take: a whole head within one bound, the next request within another.
 //!
 //! hyper's own bound starts when the last answer ends, so it would close kept connections as early as slow heads. Here a
-//! connection notes what it waits for, and a timer of its own looks now and then; a request costs two atomic writes.
+//! connection notes what it waits for, and a timer of its own looks now and then; a request costs a few atomic writes.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// Looks per `header_timeout`: a slow head ends at most half a bound late.
 const LOOKS: u32 = 2;
 
-/// What a connection waits for: the lowest two bits say which, the others count the changes.
+/// Numbers the changes of all connections of a listener, so that it is known who has waited longest without a clock.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Turns(Arc<AtomicU64>);
+
+/// What a connection waits for.
 #[derive(Debug, Clone)]
-pub(super) struct Pace(Arc<AtomicU32>);
+pub(super) struct Pace(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    /// The lowest two bits say what it waits for, the others are the number of the last change.
+    waits_for: AtomicU64,
+    turns: Turns,
+    dismissed: Notify,
+}
 
 /// The rest of a head: also at the very beginning, when nothing has come yet.
-const HEAD: u32 = 0;
+const HEAD: u64 = 0;
 /// The gateway: a request is being answered.
-const ANSWER: u32 = 1;
-/// The client: its next request.
-const NEXT: u32 = 2;
-const KIND: u32 = 3;
-const ONE_CHANGE: u32 = 4;
+const ANSWER: u64 = 1;
+/// The client: that it takes its answer, and its next request.
+const NEXT: u64 = 2;
+/// Nothing more: it makes room for another one.
+const LEAVING: u64 = 3;
+const KIND: u64 = 3;
+
+impl Turns {
+    fn next(&self, kind: u64) -> u64 {
+        (self.0.fetch_add(1, Ordering::Relaxed) << 2) | kind
+    }
+}
 
 impl Pace {
     /// A connection that was just accepted.
-    pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU32::new(HEAD)))
+    pub(super) fn new(turns: Turns) -> Self {
+        let waits_for = AtomicU64::new(turns.next(HEAD));
+        Self(Arc::new(State { waits_for, turns, dismissed: Notify::new() }))
     }
 
     /// A head is whole.
@@ -44,29 +66,53 @@ impl Pace {
         self.turn(NEXT);
     }
 
-    fn turn(&self, kind: u32) {
-        // Only the connection's own task writes, so reading and writing need not be one step.
-        let changes = self.0.load(Ordering::Relaxed) & !KIND;
-        self.0.store(changes.wrapping_add(ONE_CHANGE) | kind, Ordering::Relaxed);
+    fn turn(&self, kind: u64) {
+        self.0.waits_for.store(self.0.turns.next(kind), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.waits_for.load(Ordering::Relaxed)
     }
 
     fn bytes_came(&self) {
-        if self.0.load(Ordering::Relaxed) & KIND == NEXT {
+        if self.now() & KIND == NEXT {
             self.turn(HEAD);
         }
     }
 
-    /// Returns when the client has taken too long.
+    /// A client that takes its answer slowly takes it.
+    fn bytes_went(&self) {
+        if self.now() & KIND == NEXT {
+            self.turn(NEXT);
+        }
+    }
+
+    /// Where the client is waited for: since which change.
+    pub(super) fn waits_since(&self) -> Option<u64> {
+        Some(self.now()).filter(|now| matches!(now & KIND, HEAD | NEXT))
+    }
+
+    /// Lets `too_slow` return, unless something has changed since: a request that has come is answered.
+    pub(super) fn dismiss(&self, since: u64) {
+        let leaving = since | LEAVING;
+        let order = Ordering::Relaxed;
+        if self.0.waits_for.compare_exchange(since, leaving, order, order).is_ok() {
+            self.0.dismissed.notify_one();
+        }
+    }
+
+    /// Returns when the client has taken too long, or is dismissed.
     pub(super) async fn too_slow(&self, header_timeout: Duration, idle_timeout: Duration) {
         let step = (header_timeout / LOOKS).max(Duration::from_millis(1));
-        let mut seen = self.0.load(Ordering::Relaxed);
+        let mut seen = self.now();
         let mut unchanged = Duration::ZERO;
         loop {
-            tokio::time::sleep(step).await;
-            let now = self.0.load(Ordering::Relaxed);
-            unchanged = if now == seen { unchanged + step } else { Duration::ZERO };
+            let told = timeout(step, self.0.dismissed.notified()).await.is_ok();
+            let now = self.now();
+            unchanged = if now == seen && !told { unchanged + step } else { Duration::ZERO };
             seen = now;
             let bound = match now & KIND {
+                LEAVING => return,
                 HEAD => header_timeout,
                 NEXT => idle_timeout,
                 _ => continue,
@@ -113,7 +159,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.pace.bytes_went();
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -129,7 +177,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, pieces))?;
+        self.pace.bytes_went();
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -158,12 +208,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_sends_nothing_has_the_time_of_a_head() {
-        assert_eq!(seconds_until_too_slow(&Pace::new()).await, 5);
+        assert_eq!(seconds_until_too_slow(&Pace::new(Turns::default())).await, 5);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_kept_connection_may_be_idle_for_longer() {
-        let pace = Pace::new();
+        let pace = Pace::new(Turns::default());
         pace.answering();
         pace.answered();
         assert_eq!(seconds_until_too_slow(&pace).await, 60);
@@ -171,7 +221,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_second_head_that_drips_is_too_slow() {
-        let pace = Pace::new();
+        let pace = Pace::new(Turns::default());
         pace.answering();
         pace.answered();
         pace.bytes_came();
@@ -181,9 +231,41 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_may_take_as_long_as_it_takes() {
-        let pace = Pace::new();
+        let pace = Pace::new(Turns::default());
         pace.answering();
         let waited = tokio::time::timeout(IDLE * 10, pace.too_slow(HEADER, IDLE)).await;
         assert!(waited.is_err(), "no bound of the client's runs while it waits for us");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_taken_slowly_is_taken() {
+        let pace = Pace::new(Turns::default());
+        pace.answering();
+        pace.answered();
+        let slow_reader = async {
+            for _ in 0..10 {
+                let nothing = std::future::pending::<()>();
+                assert!(timeout(IDLE / 2, nothing).await.is_err());
+                pace.bytes_went();
+            }
+        };
+        let ((), seconds) = tokio::join!(slow_reader, seconds_until_too_slow(&pace));
+        assert!(seconds >= 360, "a minute after the last byte: {seconds}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dismissed_connection_ends_unless_its_request_has_come() {
+        let pace = Pace::new(Turns::default());
+        let since = pace.waits_since().unwrap();
+        pace.dismiss(since);
+        pace.answering();
+        let waited = tokio::time::timeout(IDLE, pace.too_slow(HEADER, IDLE)).await;
+        assert!(waited.is_err(), "the request came first");
+        assert_eq!(pace.waits_since(), None);
+        pace.answered();
+        pace.dismiss(since);
+        assert!(pace.waits_since().is_some(), "that was said of another time");
+        pace.dismiss(pace.waits_since().unwrap());
+        assert_eq!(seconds_until_too_slow(&pace).await, 0);
     }
 }

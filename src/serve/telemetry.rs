@@ -11,21 +11,32 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::serve::http::{method_not_allowed, not_found};
-use crate::telemetry::metrics::{ConnectionCounts, Metrics};
+use crate::telemetry::labels::ListenerName;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::readings::Readings;
 
 /// Whether the gateway takes calls.
 #[derive(Debug, Default)]
-pub struct Readiness(AtomicBool);
+pub struct Readiness {
+    takes_calls: AtomicBool,
+    short: [AtomicBool; ListenerName::ALL.len()],
+}
 
 impl Readiness {
     /// Says whether it does.
     pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Release);
+        self.takes_calls.store(ready, Ordering::Release);
     }
 
-    /// Whether it does.
+    /// Says whether a listener cannot accept connections because the machine has run out of something.
+    pub fn set_short(&self, listener: ListenerName, short: bool) {
+        self.short[listener as usize].store(short, Ordering::Release);
+    }
+
+    /// Whether it does, and can.
     pub fn is_ready(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.takes_calls.load(Ordering::Acquire)
+            && !self.short.iter().any(|short| short.load(Ordering::Acquire))
     }
 }
 
@@ -34,8 +45,8 @@ impl Readiness {
 pub struct TelemetryState {
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The pool's counts.
-    pub connections: Arc<dyn ConnectionCounts>,
+    /// What is counted elsewhere.
+    pub readings: Arc<dyn Readings>,
     /// Whether calls are taken.
     pub readiness: Arc<Readiness>,
 }
@@ -53,7 +64,7 @@ pub fn router(state: TelemetryState) -> Router {
 
 async fn metrics(State(state): State<TelemetryState>) -> Response {
     // Many tools make a text of many milliseconds: not on a thread that serves calls.
-    let encode = move || state.metrics.encode(&*state.connections);
+    let encode = move || state.metrics.encode(&*state.readings);
     match tokio::task::spawn_blocking(encode).await {
         Ok(text) => {
             let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

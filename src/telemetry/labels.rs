@@ -147,6 +147,9 @@ pub enum ListenerName {
 }
 
 impl ListenerName {
+    /// All of them, in order.
+    pub const ALL: [Self; 2] = [Self::Api, Self::Telemetry];
+
     /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -170,6 +173,9 @@ mod tests {
         }
         for (index, phase) in Phase::ALL.into_iter().enumerate() {
             assert_eq!(phase as usize, index);
+        }
+        for (index, listener) in ListenerName::ALL.into_iter().enumerate() {
+            assert_eq!(listener as usize, index);
         }
     }
 }

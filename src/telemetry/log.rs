@@ -4,7 +4,7 @@
 //! under a short lock and the writer takes whatever has come together.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,10 +16,18 @@ use crate::model::call::CallContext;
 use crate::model::outcome::CallOutcome;
 use crate::model::time::rfc3339;
 
-/// Lines that wait: past this, new ones are dropped and counted.
+/// Bytes of lines that wait: past this, new ones are dropped and counted. As much again may be on its way out.
 const BUFFER_LIMIT: usize = 8 << 20;
 /// How long the writer lets lines come together.
 const BATCH_WINDOW: Duration = Duration::from_millis(20);
+/// What a buffer keeps for the next lines; a larger one is given back.
+const KEPT_CAPACITY: usize = 1 << 20;
+/// How long the writer waits where a pipe that does not block is full.
+const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
+/// How often `drained` looks.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long the end waits for the writer, which a reader that has stopped would hold for ever.
+const LAST_LINES: Duration = Duration::from_millis(200);
 
 /// Where log lines go. Clones share the buffer.
 #[derive(Clone)]
@@ -29,18 +37,38 @@ struct Shared {
     json: bool,
     state: Mutex<State>,
     wake: Condvar,
-    written: Condvar,
+    ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    buffer: Vec<u8>,
+    waiting: Batch,
+    /// Lines that got lost since the last one that said so.
     dropped: u64,
+    /// Lines of finished calls since the start: all of them, and those that got lost.
+    calls: u64,
+    lost_calls: u64,
     writing: bool,
     closed: bool,
+    /// Nobody waits for the writer any more.
+    abandoned: bool,
+    ended: bool,
 }
 
-/// The thread that writes. Dropping it writes what is left.
+impl State {
+    fn is_drained(&self) -> bool {
+        self.ended || !self.writing && self.waiting.text.is_empty()
+    }
+}
+
+/// Lines that are written together.
+#[derive(Default)]
+struct Batch {
+    text: Vec<u8>,
+    calls: u64,
+}
+
+/// The thread that writes. Dropping it writes what is left, as far as that goes without waiting for long.
 pub struct LogWriter {
     sink: LogSink,
     thread: Option<JoinHandle<()>>,
@@ -53,7 +81,7 @@ impl LogSink {
             json,
             state: Mutex::default(),
             wake: Condvar::new(),
-            written: Condvar::new(),
+            ended: Condvar::new(),
         }));
         let worker = sink.clone();
         let thread = std::thread::Builder::new()
@@ -63,18 +91,22 @@ impl LogSink {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends one whole line; false where the buffer is full and the line was dropped.
-    fn append(&self, line: &[u8]) -> bool {
+    /// Appends one whole line; false where the buffer is full and it is dropped and counted.
+    fn append(&self, line: &[u8], is_call: bool) -> bool {
+        let calls = u64::from(is_call);
         let mut state = self.lock();
-        if state.buffer.len() + line.len() > BUFFER_LIMIT {
+        state.calls += calls;
+        if state.waiting.text.len() + line.len() > BUFFER_LIMIT {
             state.dropped += 1;
+            state.lost_calls += calls;
             return false;
         }
-        let was_empty = state.buffer.is_empty();
-        state.buffer.extend_from_slice(line);
+        let was_empty = state.waiting.text.is_empty();
+        state.waiting.text.extend_from_slice(line);
+        state.waiting.calls += calls;
         drop(state);
         if was_empty {
             self.0.wake.notify_one();
@@ -82,50 +114,96 @@ impl LogSink {
         true
     }
 
-    /// Waits until everything that was appended before is written.
-    pub fn flush(&self) {
-        let mut state = self.lock();
+    /// Waits until everything that was appended before is written; for ever, where nobody reads it.
+    pub async fn drained(&self) {
         self.0.wake.notify_one();
-        while !state.closed && (state.writing || !state.buffer.is_empty()) {
-            let waited = self.0.written.wait_timeout(state, BATCH_WINDOW);
-            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        while !self.lock().is_drained() {
+            tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Lines of finished calls since the start, by what became of them.
+    pub fn call_lines(&self) -> [(&'static str, u64); 2] {
+        let state = self.lock();
+        [("written", state.calls - state.lost_calls), ("dropped", state.lost_calls)]
     }
 
     fn write_loop(&self, mut output: impl Write) {
-        let mut batch = Vec::new();
+        let mut batch = Batch::default();
         loop {
             let mut state = self.lock();
-            while state.buffer.is_empty() && !state.closed {
-                state = self.0.wake.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            while state.waiting.text.is_empty() && !state.closed {
+                state = self.0.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if !state.closed {
                 let waited = self.0.wake.wait_timeout(state, BATCH_WINDOW);
-                state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
             let closed = state.closed;
-            std::mem::swap(&mut state.buffer, &mut batch);
+            std::mem::swap(&mut state.waiting, &mut batch);
             let dropped = std::mem::take(&mut state.dropped);
             state.writing = true;
             drop(state);
+            let lines = batch.text.len();
             if dropped > 0 {
-                let line = format!(
-                    "{{\"level\":\"WARN\",\"dropped\":{dropped},\"message\":\"Log lines were dropped: stdout is too slow.\"}}\n"
-                );
-                batch.extend_from_slice(line.as_bytes());
+                self.say_dropped(dropped, &mut batch.text);
             }
+            let written = self.write(&mut output, &batch.text);
+            let mut state = self.lock();
             // A reader that went away is no reason to stop serving.
-            let _ = output.write_all(&batch).and_then(|()| output.flush());
-            batch.clear();
-            self.lock().writing = false;
-            self.0.written.notify_all();
+            if written < batch.text.len() {
+                let unwritten = &batch.text[written.min(lines)..lines];
+                let lost = unwritten.iter().filter(|byte| **byte == b'\n').count();
+                state.dropped += dropped + u64::try_from(lost).unwrap_or(u64::MAX);
+                state.lost_calls += batch.calls;
+            }
+            state.writing = false;
             if closed {
+                state.ended = true;
+                self.0.ended.notify_all();
                 return;
             }
+            drop(state);
+            batch.text.clear();
+            batch.text.shrink_to(KEPT_CAPACITY);
+            batch.calls = 0;
         }
     }
 
-    /// Writes the line of a finished call; false where it was dropped.
+    /// Writes all of it; how much of it was written, where that was not possible.
+    fn write(&self, output: &mut impl Write, text: &[u8]) -> usize {
+        let mut written = 0;
+        while written < text.len() {
+            match output.write(&text[written..]) {
+                Ok(0) => return written,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.lock().abandoned {
+                        return written;
+                    }
+                    std::thread::park_timeout(FULL_PIPE_PAUSE);
+                }
+                Err(_) => return written,
+            }
+        }
+        // Only a buffer of the output's own could be left, and stdout's ends with each line.
+        let _ = output.flush();
+        written
+    }
+
+    fn say_dropped(&self, dropped: u64, text: &mut Vec<u8>) {
+        const MESSAGE: &str = "Log lines were dropped: stdout is too slow.";
+        let line = if self.0.json {
+            format!(r#"{{"level":"WARN","dropped":{dropped},"message":"{MESSAGE}"}}"#)
+        } else {
+            format!(" WARN sortie: {MESSAGE} dropped={dropped}")
+        };
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+
+    /// Writes the line of a finished call; false where it is dropped, which is counted here.
     pub fn call(&self, line: &CallLine<'_>) -> bool {
         let mut text = Vec::with_capacity(640);
         // Writing to memory does not fail, and the line holds nothing that serde refuses.
@@ -135,7 +213,7 @@ impl LogSink {
             line.as_text(&mut text)
         };
         text.push(b'\n');
-        self.append(&text)
+        self.append(&text, true)
     }
 }
 
@@ -147,9 +225,16 @@ impl std::fmt::Debug for LogSink {
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        self.sink.lock().closed = true;
+        let mut state = self.sink.lock();
+        state.closed = true;
         self.sink.0.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
+        let waited = self.sink.0.ended.wait_timeout_while(state, LAST_LINES, |state| !state.ended);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.abandoned = true;
+        let ended = state.ended;
+        drop(state);
+        // A thread whose reader has stopped is left behind.
+        if let Some(thread) = self.thread.take().filter(|_| ended) {
             // A panic of the writer has been printed already.
             let _ = thread.join();
         }
@@ -176,7 +261,7 @@ impl Write for EventLine {
 
 impl Drop for EventLine {
     fn drop(&mut self) {
-        self.sink.append(&self.text);
+        self.sink.append(&self.text, false);
     }
 }
 
@@ -313,57 +398,4 @@ impl<'a> CallLine<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Output(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Output {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Output {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
-
-    #[test]
-    fn lines_arrive_in_order_and_the_last_ones_at_the_end() {
-        let output = Output::default();
-        let (sink, writer) = LogSink::start(true, output.clone()).unwrap();
-        for number in 0..1000 {
-            assert!(sink.append(format!("{number}\n").as_bytes()));
-        }
-        drop(writer);
-        let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
-        assert_eq!(output.text(), expected);
-    }
-
-    #[test]
-    fn flush_returns_once_all_is_written() {
-        let output = Output::default();
-        let (sink, _writer) = LogSink::start(true, output.clone()).unwrap();
-        sink.append(b"a\n");
-        sink.flush();
-        assert_eq!(output.text(), "a\n");
-    }
-
-    #[test]
-    fn a_full_buffer_drops_lines_and_says_so() {
-        let output = Output::default();
-        let (sink, writer) = LogSink::start(true, output.clone()).unwrap();
-        assert!(!sink.append(&vec![b'x'; BUFFER_LIMIT + 1]));
-        sink.append(b"next\n");
-        drop(writer);
-        assert!(output.text().contains("\"dropped\":1"), "{}", output.text());
-    }
-}
+mod tests;

@@ -1,19 +1,24 @@
 //! Every metric, one field each, one registry (contract, section 10).
 
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 use crate::model::outcome::{CallOutcome, Effect, FailureCode, Fault, Status};
 use crate::telemetry::labels::{AttemptResult, ListenerName, Phase, RetryReason};
+use crate::telemetry::maker::Maker;
+use crate::telemetry::readings::Readings;
 
 /// The label of calls to a tool that does not exist: no label value ever comes from a request.
 pub const UNKNOWN_TOOL: &str = "_unknown";
+/// The label of every tool where the label is folded away.
+const FOLDED: &str = "";
 
 const CALL_SECONDS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
@@ -24,15 +29,6 @@ const OVERHEAD_SECONDS: &[f64] =
     &[0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.05, 0.25, 1.0];
 const BYTES: &[f64] =
     &[256.0, 1024.0, 4096.0, 16384.0, 32768.0, 65536.0, 131_072.0, 262_144.0, 1_048_576.0];
-
-/// What the connection pool has counted; a scrape copies it.
-pub trait ConnectionCounts: Send + Sync {
-    /// `(kind, how many)` since the start, with the kinds of the contract.
-    fn totals(&self) -> [(&'static str, u64); 4];
-
-    /// Open connections.
-    fn open(&self) -> u64;
-}
 
 /// What is fixed about a tool, for its series.
 #[derive(Debug, Clone)]
@@ -59,6 +55,7 @@ pub struct ToolMetrics {
     redirects: IntCounter,
     address_ok: IntCounter,
     policy_allow: IntCounter,
+    certificate_expiry: AtomicI64,
 }
 
 /// All metrics.
@@ -81,16 +78,40 @@ pub struct Metrics {
     pub panics: IntCounter,
     /// Secrets that could not be read.
     pub secret_errors: IntCounter,
-    /// Exceptions in the egress rules.
-    pub egress_exceptions: IntGauge,
     /// Tools in the configuration.
     pub config_tools: IntGauge,
     /// Warnings of the configuration.
     pub config_warnings: IntGauge,
     /// How far a tool's `Date` is from our clock, in seconds: the last one seen.
     pub clock_skew: Gauge,
+    copied: Mutex<Copied>,
+}
+
+/// What a scrape copies from elsewhere: one at a time, so that none of it is copied twice.
+struct Copied {
     connections: IntCounterVec,
     connections_open: IntGauge,
+    call_lines: IntCounterVec,
+    egress_exceptions: IntGauge,
+}
+
+impl Copied {
+    fn copy(&self, readings: &dyn Readings) {
+        let totals = [
+            (&self.connections, &readings.connections()[..]),
+            (&self.call_lines, &readings.call_lines()[..]),
+        ];
+        for (counters, totals) in totals {
+            for (value, total) in totals {
+                let counter = counters.with_label_values(&[value]);
+                counter.inc_by(total.saturating_sub(counter.get()));
+            }
+        }
+        let open = readings.connections_open();
+        self.connections_open.set(i64::try_from(open).unwrap_or(i64::MAX));
+        let exceptions = readings.egress_exceptions();
+        self.egress_exceptions.set(i64::try_from(exceptions).unwrap_or(i64::MAX));
+    }
 }
 
 struct Vectors {
@@ -109,54 +130,9 @@ struct Vectors {
     redirects: IntCounterVec,
     certificate_expiry: IntGaugeVec,
     signing_keys: IntGaugeVec,
-    call_log: IntCounterVec,
     http_requests: IntCounterVec,
     config_info: GaugeVec,
     build_info: GaugeVec,
-}
-
-/// Registers metrics; a name that is taken twice is a fault in this file.
-struct Maker<'a>(&'a Registry);
-
-impl Maker<'_> {
-    fn keep<C: prometheus::core::Collector + Clone + 'static>(
-        &self,
-        made: prometheus::Result<C>,
-    ) -> C {
-        let collector = made.expect("metric options are constants of this file");
-        self.0.register(Box::new(collector.clone())).expect("metric names are unique in this file");
-        collector
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-        self.keep(IntCounterVec::new(Opts::new(name, help).namespace("sortie"), labels))
-    }
-
-    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
-        self.keep(IntGaugeVec::new(Opts::new(name, help).namespace("sortie"), labels))
-    }
-
-    fn infos(&self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-        self.keep(GaugeVec::new(Opts::new(name, help).namespace("sortie"), labels))
-    }
-
-    fn histograms(&self, name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
-        let options = HistogramOpts::new(name, help).namespace("sortie").buckets(buckets.to_vec());
-        self.keep(HistogramVec::new(options, labels))
-    }
-
-    fn counter(&self, name: &str, help: &str) -> IntCounter {
-        self.keep(IntCounter::with_opts(Opts::new(name, help).namespace("sortie")))
-    }
-
-    fn gauge(&self, name: &str, help: &str) -> IntGauge {
-        self.keep(IntGauge::with_opts(Opts::new(name, help).namespace("sortie")))
-    }
-
-    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        let options = HistogramOpts::new(name, help).namespace("sortie").buckets(buckets.to_vec());
-        self.keep(Histogram::with_opts(options))
-    }
 }
 
 impl Metrics {
@@ -165,6 +141,7 @@ impl Metrics {
         let registry = Registry::new();
         let make = Maker(&registry);
         let tool = &["tool"];
+        let unknown = if per_tool { UNKNOWN_TOOL } else { FOLDED };
         let vectors = Vectors {
             calls: make.counters(
                 "calls_total",
@@ -236,11 +213,6 @@ impl Metrics {
                 "Keys that sign a tool's calls.",
                 tool,
             ),
-            call_log: make.counters(
-                "call_log_entries_total",
-                "Lines of finished calls.",
-                &["result"],
-            ),
             http_requests: make.counters(
                 "http_requests_total",
                 "Requests to Sortie's own listeners.",
@@ -260,14 +232,23 @@ impl Metrics {
         {
             vectors.dns_lookups.with_label_values(&[result]);
         }
-        let connections = make.counters(
-            "upstream_connections_total",
-            "Connections to tools, by kind.",
-            &["kind"],
-        );
+        let copied = Copied {
+            connections: make.counters(
+                "upstream_connections_total",
+                "Connections to tools, by kind.",
+                &["kind"],
+            ),
+            connections_open: make.gauge("upstream_connections_open", "Open connections to tools."),
+            call_lines: make.counters(
+                "call_log_entries_total",
+                "Lines of finished calls.",
+                &["result"],
+            ),
+            egress_exceptions: make.gauge("egress_exceptions", "Egress exceptions in force."),
+        };
         let metrics = Self {
             phases: Phase::ALL.map(|phase| phase_seconds.with_label_values(&[phase.as_str()])),
-            unknown: Arc::new(ToolMetrics::new(&vectors, UNKNOWN_TOOL)),
+            unknown: Arc::new(ToolMetrics::new(&vectors, unknown)),
             per_tool,
             tools: RwLock::default(),
             calls_in_flight: make.gauge("calls_in_flight", "Calls that run now."),
@@ -284,15 +265,13 @@ impl Metrics {
             draining: make.gauge("draining", "1 while the gateway drains."),
             panics: make.counter("panics_total", "Panics that were caught."),
             secret_errors: make.counter("secret_errors", "Secrets that could not be read."),
-            egress_exceptions: make.gauge("egress_exceptions", "Exceptions in the egress rules."),
             config_tools: make.gauge("config_tools", "Tools in the configuration."),
             config_warnings: make.gauge("config_warnings", "Warnings of the configuration."),
             clock_skew: make.keep(Gauge::with_opts(
                 Opts::new("clock_skew_seconds", "How far a tool's Date is from our clock.")
                     .namespace("sortie"),
             )),
-            connections_open: make.gauge("upstream_connections_open", "Open connections to tools."),
-            connections,
+            copied: Mutex::new(copied),
             vectors,
             registry,
         };
@@ -307,13 +286,14 @@ impl Metrics {
     /// Makes the series of the configured tools, all at 0, so that a first failure is a step and not a new series.
     pub fn configure<'a>(&self, hash: &str, tools: impl Iterator<Item = ToolLabels<'a>>) {
         let mut map = HashMap::new();
+        self.vectors.signing_keys.reset();
         for tool in tools {
-            let label = if self.per_tool { tool.name } else { "" };
+            let label = if self.per_tool { tool.name } else { FOLDED };
             let metrics = Arc::new(ToolMetrics::new(&self.vectors, label));
             let decisions = &self.vectors.policy_decisions;
             decisions.with_label_values(&[label, tool.effect.as_str(), "enforce"]);
             let keys = i64::try_from(tool.signing_keys).unwrap_or(i64::MAX);
-            self.vectors.signing_keys.with_label_values(&[label]).set(keys);
+            self.vectors.signing_keys.with_label_values(&[label]).add(keys);
             map.insert(tool.name.to_owned(), metrics);
         }
         *self.tools.write().expect("no panic holds this lock") = map;
@@ -407,9 +387,17 @@ impl Metrics {
         }
     }
 
-    /// Notes when the tool's certificate ends.
+    /// Notes when the tool's certificate ends. Where the label is folded away, the one that ends first is shown.
     pub fn certificate(&self, tool: &ToolMetrics, expiry: i64) {
-        self.vectors.certificate_expiry.with_label_values(&[&tool.label]).set(expiry);
+        tool.certificate_expiry.store(expiry, Ordering::Relaxed);
+        let first = if self.per_tool {
+            expiry
+        } else {
+            let tools = self.tools.read().expect("no panic holds this lock");
+            let all = tools.values().map(|tool| tool.certificate_expiry.load(Ordering::Relaxed));
+            all.fold(expiry, i64::min)
+        };
+        self.vectors.certificate_expiry.with_label_values(&[&tool.label]).set(first);
     }
 
     /// Counts a request to one of Sortie's own listeners.
@@ -422,18 +410,9 @@ impl Metrics {
         self.vectors.http_requests.with_label_values(&[listener.as_str(), code]).inc();
     }
 
-    /// Counts call-log lines: `written` or `dropped`.
-    pub fn call_log(&self, result: &str, lines: u64) {
-        self.vectors.call_log.with_label_values(&[result]).inc_by(lines);
-    }
-
     /// The text exposition. It may take milliseconds with many tools: not for a serving thread.
-    pub fn encode(&self, connections: &dyn ConnectionCounts) -> Vec<u8> {
-        for (kind, total) in connections.totals() {
-            let counter = self.connections.with_label_values(&[kind]);
-            counter.inc_by(total.saturating_sub(counter.get()));
-        }
-        self.connections_open.set(i64::try_from(connections.open()).unwrap_or(i64::MAX));
+    pub fn encode(&self, readings: &dyn Readings) -> Vec<u8> {
+        self.copied.lock().expect("no panic holds this lock").copy(readings);
         let mut text = Vec::new();
         TextEncoder::new()
             .encode(&self.registry.gather(), &mut text)
@@ -469,6 +448,7 @@ impl ToolMetrics {
                 .address_decisions
                 .with_label_values(&[label, "allow", "ok", "enforce"]),
             policy_allow: vectors.policy_decisions.with_label_values(&[label, "allow", "enforce"]),
+            certificate_expiry: AtomicI64::new(i64::MAX),
             label: label.to_owned(),
         }
     }

@@ -45,7 +45,8 @@ pub fn config(data: &[u8]) {
     }
 }
 
-fn is_in_the_text(finding: &Finding, text: &str) {
+/// A finding has a place in the text and no secret.
+pub fn is_in_the_text(finding: &Finding, text: &str) {
     let lines: Vec<&str> = text.split('\n').collect();
     let Finding { line, column, .. } = *finding;
     assert!(line >= 1, "{finding}");

@@ -9,6 +9,7 @@ mod corpus;
 mod demo;
 mod egress;
 mod lifecycle;
+mod listeners;
 mod namespace;
 mod outcomes;
 mod pool;

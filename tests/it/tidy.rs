@@ -72,7 +72,8 @@ const BANS: &[Ban] = &[
         ],
         view: View::Product,
         applies: |path| {
-            !["net/connect.rs", "serve.rs", "cli/probe.rs", "cli/demo/client.rs"].contains(&path)
+            !["net/connect.rs", "serve/bind.rs", "cli/probe.rs", "cli/demo/client.rs"]
+                .contains(&path)
         },
     },
     Ban {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::context::{Source, SourceError};
-use crate::config::snapshot::{Bind, Reuse, TlsVersion};
+use crate::config::snapshot::{Bind, Reuse, TlsVersion, Unavailable};
 use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
 use crate::policy::identity::Authentication;
@@ -125,6 +125,7 @@ fn tool(fields: &str) -> Arc<crate::config::snapshot::Tool> {
 }
 
 mod files;
+mod mistakes;
 mod sections;
 mod tools;
 

@@ -88,7 +88,7 @@ fn every_error_is_told_not_only_the_first() {
         "f:1:8: label: must be text, not a number, put it in quotes\n\
          f:2:7: size: must be a whole number, not text\n\
          f:3:1: color: is not a known key, did you mean `colour`?\n\
-         f:4:9: colour: must be `green` or `red`, not `blue`\n\
+         f:4:9: colour: must be `green` or `red`\n\
          f:6:13: books[0].title: must be text, not a list\n\
          f:6:17: books[0].pges: is not a known key, did you mean `pages`?\n\
          f:7:5: books[1]: must be a mapping, not a number\n\

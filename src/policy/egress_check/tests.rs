@@ -110,6 +110,18 @@ fn mapped_ranges_are_refused_everywhere() {
 }
 
 #[test]
+fn addresses_are_denied_as_ranges() {
+    check(
+        |settings| settings.deny_hosts = texts(&["shop.example.com", "8.8.8.8", "[2001:db8::1]"]),
+        &[
+            "deny_hosts[1]: is an address, which names lead to as well; write `8.8.8.8/32` into `deny_cidrs`",
+            "deny_hosts[2]: is an address, which names lead to as well; write `2001:db8::1/128` into `deny_cidrs`",
+        ],
+    );
+    check(|settings| settings.allow_hosts = texts(&["8.8.8.8"]), &[]);
+}
+
+#[test]
 fn globs_stand_in_front_and_cover_a_suffix_of_ones_own() {
     for field in ["deny_hosts", "allow_hosts"] {
         let error = format!(
@@ -132,8 +144,14 @@ fn globs_stand_in_front_and_cover_a_suffix_of_ones_own() {
         "",
     );
     check_exception(
+        |exception| {
+            exception.hosts = texts(&["*.corp", "*.home", "*.intranet", "*.lan", "*.private"])
+        },
+        "",
+    );
+    check_exception(
         |exception| exception.hosts = texts(&["*.com"]),
-        "exceptions[1].hosts[0]: `*.com` covers names that anybody can register; name a suffix of your own",
+        "exceptions[1].hosts[0]: `*.com` covers a top-level domain that may be open to anybody; name a suffix of your own",
     );
     check_exception(
         |exception| exception.hosts = texts(&["bücher.example"]),
@@ -217,7 +235,16 @@ fn nat64_prefixes_and_stand_ins_have_their_places() {
     check(|settings| settings.nat64_prefixes = texts(&["64:ff9b:1::/48", "2a01:4f8::/32"]), &[]);
     for text in ["2a01:4f8::/33", "10.0.0.0/8", "2a01::/16"] {
         let error = format!(
-            "nat64_prefixes[0]: `{text}` is not a NAT64 prefix: an IPv6 range of 32, 40, 48, 56, 64 or 96 bits"
+            "nat64_prefixes[0]: `{text}` is not a NAT64 prefix: an IPv6 range of 32, 40, 48, 56, 64 or 96 bits, of which 64 to 71 are zero"
+        );
+        check(|settings| settings.nat64_prefixes = texts(&[text]), &[&error]);
+    }
+    for text in ["64:ff9b:1::/96", "64:ff9b:1:abcd::/64", "64:ff9b::/96", "fd00:64::/96"] {
+        check(|settings| settings.nat64_prefixes = texts(&[text]), &[]);
+    }
+    for text in ["::/96", "2002::/32", "2002:808:808::/48", "2001::/32", "64:ff9b::/32"] {
+        let error = format!(
+            "nat64_prefixes[0]: `{text}` has addresses that carry an IPv4 address in another way, or never"
         );
         check(|settings| settings.nat64_prefixes = texts(&[text]), &[&error]);
     }

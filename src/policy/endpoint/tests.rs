@@ -59,9 +59,15 @@ fn tricks_are_refused_with_a_cure() {
         ("https:///127.0.0.1/", "the url has no host: write `https://host/path`"),
         ("https://:443/", "the url has no host: write `https://host/path`"),
         ("https://?x", "the url has no host: write `https://host/path`"),
-        ("https://example.com:/", "`` is not a port from 1 to 65535"),
-        ("https://example.com:0443/", "`0443` is not a port from 1 to 65535"),
-        ("https://example.com:443:80/", "`443:80` is not a port from 1 to 65535"),
+        ("https://example.com:/", "what follows the host's colon is not a port from 1 to 65535"),
+        (
+            "https://example.com:0443/",
+            "what follows the host's colon is not a port from 1 to 65535",
+        ),
+        (
+            "https://example.com:443:80/",
+            "what follows the host's colon is not a port from 1 to 65535",
+        ),
         (
             "https://exam\tple.com/",
             "the url has '\\t' at byte 12: leave it out or percent-encode it",
@@ -80,7 +86,7 @@ fn tricks_are_refused_with_a_cure() {
         ),
         (
             "https://example.com/a/../b?c",
-            "the path has dot segments or characters that are not sent as they are: write `/b?c`",
+            "the path has dot segments or characters that are not sent as they are: write `/b`",
         ),
         (
             "https://example.com/a/%2e%2E/b",

@@ -228,8 +228,29 @@ fn nat64_addresses_are_decoded_as_rfc_6052_draws_them() {
     ] {
         let prefix = Nat64Prefix::new(prefix.parse().unwrap()).unwrap();
         assert_eq!(prefix.decode(address.parse().unwrap()), Some(Ipv4Addr::new(192, 0, 2, 33)));
-        assert_eq!(prefix.decode("2001:db9::".parse().unwrap()), None);
     }
+}
+
+#[test]
+fn nat64_addresses_that_are_not_clean_are_refused() {
+    let prefixes = prefixes();
+    for (address, code) in [
+        ("2a01:4f8:808:808::", EgressCode::Ok),
+        ("2a01:4f8:808:808:100::", EgressCode::Nat64Embedded),
+        ("2a01:4f8:808:808::1", EgressCode::Nat64Embedded),
+        ("2a01:4fa:c0:808:8:800::", EgressCode::Ok),
+        ("2a01:4fa:c0:808:108:800::", EgressCode::Nat64Embedded),
+        ("2a01:4fa:c0:808:8:800:0:1", EgressCode::Nat64Embedded),
+        ("2a01:4fa:c0:808:8:801::", EgressCode::Nat64Embedded),
+        ("2a01:4fc:c0:ffaa:8:808:800:0", EgressCode::Ok),
+        ("2a01:4fc:c0:ffaa:8:808:800:1", EgressCode::Nat64Embedded),
+        ("2a01:4fd:c0:ffab::8.8.8.8", EgressCode::Ok),
+    ] {
+        let kind = classify(address.parse().unwrap(), &prefixes);
+        assert_eq!(kind.code, code, "{address}");
+        assert_eq!(kind.misleads(), code != EgressCode::Ok, "{address}");
+    }
+    assert!(Nat64Prefix::new("2a01:4fd:c0:ffab:100::/96".parse().unwrap()).is_none());
 }
 
 #[test]

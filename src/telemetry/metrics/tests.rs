@@ -2,15 +2,23 @@
 
 use super::*;
 
-struct NoConnections;
+struct Fixed;
 
-impl ConnectionCounts for NoConnections {
-    fn totals(&self) -> [(&'static str, u64); 4] {
+impl Readings for Fixed {
+    fn connections(&self) -> [(&'static str, u64); 4] {
         [("new", 3), ("reused", 2), ("evicted", 1), ("poisoned", 0)]
     }
 
-    fn open(&self) -> u64 {
+    fn connections_open(&self) -> u64 {
         2
+    }
+
+    fn call_lines(&self) -> [(&'static str, u64); 2] {
+        [("written", 7), ("dropped", 1)]
+    }
+
+    fn egress_exceptions(&self) -> usize {
+        4
     }
 }
 
@@ -19,7 +27,7 @@ fn labels(name: &str) -> ToolLabels<'_> {
 }
 
 fn text(metrics: &Metrics) -> String {
-    String::from_utf8(metrics.encode(&NoConnections)).expect("text")
+    String::from_utf8(metrics.encode(&Fixed)).expect("text")
 }
 
 #[test]
@@ -44,13 +52,52 @@ fn an_unknown_tool_never_makes_a_series_of_its_own() {
 #[test]
 fn the_tool_label_can_be_folded_away() {
     let metrics = Metrics::new(false);
-    metrics.configure("abc", [labels("lookup_order")].into_iter());
-    assert!(!text(&metrics).contains("lookup_order"));
+    let tools = [labels("lookup_order"), labels("track_parcel")];
+    metrics.configure("abc", tools.into_iter());
+    metrics.attempt(&metrics.tool("made-up"), AttemptResult::Dns, Duration::ZERO);
+    let text = text(&metrics);
+    assert!(!text.contains("lookup_order") && !text.contains(UNKNOWN_TOOL), "{text}");
+    assert!(text.contains(r#"sortie_attempts_total{result="dns",tool=""} 1"#), "{text}");
+    assert!(text.contains(r#"sortie_signing_keys_active{tool=""} 2"#), "{text}");
 }
 
 #[test]
-fn scrapes_copy_the_pool_s_counts_once() {
+fn the_certificate_that_ends_first_is_the_one_of_a_folded_label() {
+    #[track_caller]
+    fn check(metrics: &Metrics, line: &str) {
+        let line = format!("sortie_upstream_certificate_expiry_timestamp_seconds{line}\n");
+        let text = text(metrics);
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+    for (per_tool, lines) in [
+        (false, [r#"{tool=""} 100"#, r#"{tool=""} 100"#, r#"{tool=""} 200"#]),
+        (true, [r#"{tool="a"} 100"#, r#"{tool="b"} 200"#, r#"{tool="a"} 300"#]),
+    ] {
+        let metrics = Metrics::new(per_tool);
+        metrics.configure("abc", [labels("a"), labels("b")].into_iter());
+        for ((tool, expiry), line) in [("a", 100), ("b", 200), ("a", 300)].into_iter().zip(lines) {
+            metrics.certificate(&metrics.tool(tool), expiry);
+            check(&metrics, line);
+        }
+    }
+}
+
+#[test]
+fn scrapes_copy_the_counts_of_others_once() {
     let metrics = Metrics::new(true);
-    text(&metrics);
-    assert!(text(&metrics).contains(r#"sortie_upstream_connections_total{kind="new"} 3"#));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..20).for_each(|_| drop(text(&metrics))));
+        }
+    });
+    let text = text(&metrics);
+    for line in [
+        r#"sortie_upstream_connections_total{kind="new"} 3"#,
+        "sortie_upstream_connections_open 2",
+        r#"sortie_call_log_entries_total{result="written"} 7"#,
+        r#"sortie_call_log_entries_total{result="dropped"} 1"#,
+        "sortie_egress_exceptions 4",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }

@@ -126,6 +126,7 @@ async fn an_exception_opens_its_tool_alone_and_is_shown() {
         .filter(|line| line["level"] == "WARN")
         .filter_map(|line| Some(line["exception"].as_str()?.to_owned()))
         .collect();
-    assert_eq!(told, [format!("wms_* to {HOST} at 127.0.0.1/32, ports {port}")]);
+    let opened = format!("wms_* to {HOST} at 127.0.0.1/32, ports {port}");
+    assert_eq!(told, [opened + r#", reason "the test's own upstream", owner "tests""#]);
     gateway.finish().await;
 }

@@ -1,7 +1,7 @@
 //! The real binary, started on a configuration of its own and watched from outside.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +14,8 @@ use crate::support::config::{API_KEY, ConfigBuilder, Folder};
 use crate::support::http::{Reply, exchange, get, post};
 use crate::support::metrics::Metrics;
 use crate::support::wait::{Log, poll};
+
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A running gateway. When it is dropped it is killed, and what it wrote is searched for its secrets.
 pub(crate) struct Gateway {
@@ -42,15 +44,14 @@ impl ConfigBuilder {
             collect(child.stdout.take().expect("a pipe"), Arc::clone(&stdout)),
             collect(child.stderr.take().expect("a pipe"), Arc::clone(&stderr)),
         ];
-        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut gateway = Gateway {
             folder,
             child,
             readers,
             stdout,
             stderr,
-            api: unknown,
-            telemetry: unknown,
+            api: NOWHERE,
+            telemetry: NOWHERE,
             replies: Mutex::new(Vec::new()),
             step: AtomicUsize::new(0),
         };
@@ -72,7 +73,8 @@ impl Gateway {
             let address = self.log_lines().iter().find_map(|line| {
                 let matches = line["message"] == "Listening." && line["listener"] == listener;
                 matches.then(|| {
-                    line["address"].as_str().expect("an address").parse().expect("an address")
+                    // A Unix socket has no such address.
+                    line["address"].as_str().expect("a place").parse().unwrap_or(NOWHERE)
                 })
             });
             let ended = self.child.try_wait().expect("a child of ours");
@@ -162,6 +164,18 @@ impl Gateway {
             (self.metrics().await.value("sortie_calls_in_flight", &[]) == 0.0).then_some(())
         })
         .await;
+    }
+
+    /// Bounds how many descriptors it may have; the bound before.
+    pub(crate) fn limit_descriptors(&self, bound: u64) -> u64 {
+        let id = self.child.id();
+        let limits = std::fs::read_to_string(format!("/proc/{id}/limits")).expect("its limits");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+        let before = line.split_whitespace().nth(3).and_then(|soft| soft.parse().ok());
+        let mut command = Command::new("prlimit");
+        command.args(["--pid", &id.to_string(), &format!("--nofile={bound}:")]);
+        assert!(command.status().expect("`prlimit` starts").success(), "the bound is set");
+        before.expect("a number")
     }
 
     /// Sends SIGTERM.

@@ -145,7 +145,7 @@ pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
 
 /// A whole GET request.
 pub(crate) fn get(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").into_bytes()
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").into_bytes()
 }
 
 /// A whole POST request with a JSON body.
@@ -155,7 +155,7 @@ pub(crate) fn post(path: &str, key: Option<&str>, body: impl AsRef<[u8]>) -> Vec
         key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     let length = body.len();
     let mut bytes = format!(
-        "POST {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n{authorization}\
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     )
     .into_bytes();

@@ -38,7 +38,7 @@ async fn requests_are_recorded_byte_for_byte() {
     assert_eq!(upstream.wait_for_requests(2).await[1].connection, 0);
     let request = &upstream.requests()[0];
     assert_eq!(request.line(), "POST /Path?q=1 HTTP/1.1");
-    assert_eq!(request.headers()[0], ("Host", "gateway"));
+    assert_eq!(request.headers()[0], ("Host", "localhost"));
     assert_eq!(request.header("AUTHORIZATION"), Some("Bearer k"));
     assert_eq!(upstream.wait_for_connections(1).await.len(), 1);
     drop(client);

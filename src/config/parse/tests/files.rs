@@ -64,6 +64,14 @@ fn shipped_files_fit_the_schema_that_is_shipped_with_them() {
         "{version: 2, auth: none}",
         "{version: 1, auth: none, tool: []}",
         "{version: 1, auth: none, tools: [{name: a, description: b, timeout: 1}]}",
+        "{version: 1, auth: none, tools: [~]}",
+        "{version: 1, auth: {}}",
+        "{version: 1, auth: {keys: [~]}}",
+        "{version: 1, auth: {keys: [{name: a, scopes: [agent], key: {env: A}, tools: ~}]}}",
+        "{version: 1, auth: {keys: [{name: a, scopes: [agent], key: {env: A}, tools: [~]}]}}",
+        "{version: 1, auth: {keys: [{name: a, scopes: [agent], key: {}}]}}",
+        "{version: 1, auth: {keys: [{name: a, scopes: [agent], key: {file: a, env: A}}]}}",
+        "{version: 1, auth: none, dns: {attempts: 11}}",
     ] {
         assert!(!fits(wrong).is_empty(), "{wrong}");
     }

@@ -48,7 +48,7 @@ fn nobody_is_let_in_without_a_key_from_elsewhere() {
         "listeners: {api: {address: \":8477\"}}\n",
         "2:7: auth: `none` needs the api listener on loopback or a Unix socket, write {keys: […]}",
     );
-    check_errors("version: 1\nauth: off\n", "2:7: auth: must be `none`, not `off`");
+    check_errors("version: 1\nauth: off\n", "2:7: auth: must be `none`");
     check_errors("version: 1\nauth: {}\n", "2:7: auth.keys: is missing, write a list of keys");
     good("version: 1\nauth: none\nlisteners: {api: {unix: {path: /run/api.sock}}}\n");
 }
@@ -93,7 +93,7 @@ fn bad_keys_are_told() {
          4:58: auth.keys[0].agents: is empty, name one or leave it out for all\n\
          4:70: auth.keys[0].tools[0]: a bound is 1 to 128 visible ASCII characters, in which `*` stands for any run of characters\n\
          4:83: auth.keys[0].key: names no secret, write {file: PATH} or {env: NAME}\n\
-         5:26: auth.keys[1].scopes[0]: must be `agent`, `agent:approve`, `agent:call`, `agent:policy` or `agent:write`, not `agent:admin`\n\
+         5:26: auth.keys[1].scopes[0]: must be `agent`, `agent:approve`, `agent:call`, `agent:policy` or `agent:write`\n\
          5:45: auth.keys[1].key: file `/s/empty` is empty\n\
          5:72: auth.keys[1].expires: must be a day such as `2027-03-01`\n\
          6:14: auth.keys[2].name: another key is named `a` too\n\
@@ -162,8 +162,8 @@ fn bad_small_sections_are_told() {
         "shutdown: {accept_for: 11m, grace: soon}\nlogging: {level: loud, format: xml, calls: {}}\nmetrics: {per_tool: yes}\nregion: [eu]\nstrict: maybe\n",
         "3:24: shutdown.accept_for: must be from 0s to 10m, not 11m\n\
          3:36: shutdown.grace: must be a duration such as `500ms`, `10s`, `5m`, `24h` or `7d`\n\
-         4:18: logging.level: must be `trace`, `debug`, `info`, `warn` or `error`, not `loud`\n\
-         4:32: logging.format: must be `json` or `text`, not `xml`\n\
+         4:18: logging.level: must be `trace`, `debug`, `info`, `warn` or `error`\n\
+         4:32: logging.format: must be `json` or `text`\n\
          4:37: logging.calls: is not supported by this version\n\
          5:21: metrics.per_tool: must be a boolean, not text\n\
          6:9: region: must be text, not a list\n\
@@ -183,13 +183,13 @@ const EGRESS_ERRORS: &str = "\
 4:11: egress.ports[0]: `https` is not a port: write one from 1 to 65535, or a range such as `1024-65535`\n\
 4:18: egress.ports[1]: `70000` is not a port: write one from 1 to 65535, or a range such as `1024-65535`\n\
 5:9: egress.ipv6: must be `off`, `on` or `prefer`, put it in quotes\n\
-6:18: egress.mixed_answers: must be `filter` or `refuse`, not `drop`\n\
+6:18: egress.mixed_answers: must be `filter` or `refuse`\n\
 7:16: egress.deny_cidrs[0]: `10.0.0.1/8` has bits set behind its prefix; write `10.0.0.0/8`\n\
 7:28: egress.deny_cidrs[1]: `::ffff:0:0/96` covers IPv4-mapped addresses, which are never called; write the IPv4 range\n\
 8:19: egress.private_cidrs[0]: `0.0.0.0/0` is every address; only `deny_cidrs` may say that\n\
 9:37: egress.nat64_prefixes[1]: must be text, not a number, put it in quotes\n\
 10:19: egress.own_addresses[0]: `here` is not an IP address\n\
-11:9: egress.mode: must be `enforce` or `shadow`, not `off`\n\
+11:9: egress.mode: must be `enforce` or `shadow`\n\
 13:7: egress.exceptions[0].cidrs: must name at least one range\n\
 13:28: egress.exceptions[0].hosts[0]: `localhost` is never opened; write the address: `127.0.0.1`\n\
 14:7: egress.exceptions[1].ports: must name ports, because `cidrs` has a loopback range\n\
@@ -223,7 +223,7 @@ fn tls_and_pool_are_read() {
     bad(
         "egress:\n  tls: {min_version: 1.2, roots: none, extra_ca: {file: /s/missing}}\n  connect_timeout: 0s\n  pool: {max_idle_per_host: 0, idle_timeout: 1ms}\n",
         "4:22: egress.tls.min_version: must be `1.2` or `1.3`, put it in quotes\n\
-         4:34: egress.tls.roots: must be `system` or `webpki`, not `none`\n\
+         4:34: egress.tls.roots: must be `system` or `webpki`\n\
          4:50: egress.tls.extra_ca: file `/s/missing` is not there\n\
          5:20: egress.connect_timeout: must be from 10ms to 1m, not 0s\n\
          6:29: egress.pool.max_idle_per_host: must be from 1 to 1024, not 0\n\
@@ -239,9 +239,9 @@ fn tls_and_pool_are_read() {
 fn an_item_that_is_empty_is_told_instead_of_left_out() {
     check_errors(
         "version: 1\nauth:\n  keys:\n    - {name: a, scopes: [agent], key: {file: /s/good}, tools: [~]}\n    -\negress: {deny_cidrs: [null]}\n",
-        "4:64: auth.keys[0].tools[0]: is empty, write a value or take the item out\n\
-         5:6: auth.keys[1]: is empty, write a value or take the item out\n\
-         6:23: egress.deny_cidrs[0]: is empty, write a value or take the item out",
+        "4:64: auth.keys[0].tools[0]: has no value, write one or take the item out\n\
+         5:6: auth.keys[1]: has no value, write one or take the item out\n\
+         6:23: egress.deny_cidrs[0]: has no value, write one or take the item out",
     );
 }
 

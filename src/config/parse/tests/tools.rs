@@ -240,10 +240,10 @@ const HEADER_ERRORS: &str = "\
 11:20: tools[0].headers.x-tool-call: `x-tool-call` cannot be a tool's own header: the gateway or a profile sets it\n\
 12:12: tools[0].headers.X-A: the value of `X-A` may hold spaces and visible ASCII only\n\
 13:33: tools[0].headers.X-B.env: stands beside `file`, one of the two is enough\n\
-14:12: tools[0].headers.x-a: stands twice, letter case makes no difference\n\
+14:12: tools[0].headers.x-a: stands twice: letter case makes no difference, nor does `_` for `-`\n\
 16:12: tools[0].headers.X-D: names no secret, write {file: PATH} or {env: NAME}\n\
-16:13: tools[0].headers.X-D.value: is not a known key\n\
-17:14: tools[0].headers[\"X E\"]: `X E` is not a header name\n\
+16:13: tools[0].headers.X-D: has another key than `file`, `env` or `prefix`\n\
+17:14: tools[0].headers: has a key that is not a header name; a name has letters, digits and `-`\n\
 18:12: tools[0].headers.X-F: file `/s/empty` is empty";
 
 #[test]
@@ -317,7 +317,10 @@ fn a_missing_secret_makes_its_tool_unavailable() {
         let text = with_tool(fields);
         let message = format!("{at}: file `/s/nowhere` is not there, the tool is unavailable");
         warnings(&text, &message);
-        assert_eq!(tool(fields).unavailable.as_deref(), Some("file `/s/nowhere` is not there"));
+        assert_eq!(
+            tool(fields).unavailable,
+            Some(Unavailable::NoSecret("file `/s/nowhere` is not there".into()))
+        );
         let strict = Environment { strict: true, ..environment() };
         let found = parse("f", &text, &strict).expect_err("strict");
         assert_eq!(lines(&found.errors), message);
@@ -379,7 +382,7 @@ fn the_strictest_policy_counts() {
     assert_eq!(effect("profile: plain-v1\npolicy: allow"), Effect::Allow);
     bad_tool(
         "policy: maybe",
-        "8:13: tools[0].policy: must be `allow`, `ask_first`, `deny` or `require_approval`, not `maybe`",
+        "8:13: tools[0].policy: must be `allow`, `ask_first`, `deny` or `require_approval`",
     );
     bad_tool(
         "policy: {shadow: {when: []}}",
@@ -389,7 +392,7 @@ fn the_strictest_policy_counts() {
 
 #[test]
 fn the_rest_of_a_tool_is_bounded_too() {
-    bad_tool("kind: app", "8:11: tools[0].kind: must be `webhook`, not `app`");
+    bad_tool("kind: app", "8:11: tools[0].kind: must be `webhook`");
     bad_tool("action_only: true", "8:5: tools[0].action_only: is not supported by this version");
     tool(&format!("filler: {}", "x".repeat(200)));
     bad_tool(
@@ -403,7 +406,7 @@ fn the_rest_of_a_tool_is_bounded_too() {
     bad_tool(
         "accept_credentials: [X-A, x-a, Host, Authorization]\nheaders: {authorization: {file: /s/good}}",
         "\
-8:31: tools[0].accept_credentials[1]: stands twice, letter case makes no difference\n\
+8:31: tools[0].accept_credentials[1]: stands twice: letter case makes no difference, nor does `_` for `-`\n\
 8:36: tools[0].accept_credentials[2]: `Host` cannot be a tool's own header: the gateway or a profile sets it\n\
 8:42: tools[0].accept_credentials[3]: `Authorization` stands in `headers` too, it is either the tool's or the person's",
     );

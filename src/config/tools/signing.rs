@@ -1,0 +1,115 @@
+//! Compiles a tool's `secret`: the keys that sign, and how long two of them overlap.
+
+use crate::config::given::Given;
+use crate::config::leaf::Moment;
+use crate::config::raw_tool::{RawLast, RawReference, RawSecret};
+use crate::config::snapshot::Signing;
+use crate::config::tools::Compiler;
+use crate::config::yaml::NodeId;
+use crate::model::secret::Secret;
+use crate::policy::sign::SignatureScheme;
+use crate::policy::wire::WireProfile;
+
+const DAY: i64 = 86_400;
+/// How long both keys sign where the file does not say it. Contract, section 2.
+const DEFAULT_OVERLAP: i64 = DAY;
+const MAX_OVERLAP: i64 = 7 * DAY;
+
+impl Compiler<'_> {
+    /// The keys; `None` where their configuration is wrong.
+    pub(super) fn signing(&mut self, profile: &WireProfile) -> Option<Signing> {
+        match (profile.signature(), self.raw.secret.node()) {
+            (None, None) => Some(Signing::default()),
+            (None, Some(node)) => {
+                self.error(node, format!("profile {} signs nothing, leave it out", profile.name));
+                None
+            }
+            (Some(_), None) => {
+                let message = format!(
+                    "is missing, profile {} signs: write {{current: {{file: PATH}}}}",
+                    profile.name
+                );
+                self.context.report.missing(self.node, "secret", message);
+                None
+            }
+            (Some(scheme), Some(_)) => {
+                let (raw, node) = self.raw.secret.found()?;
+                self.signing_keys(scheme, raw, node)
+            }
+        }
+    }
+
+    fn signing_keys(
+        &mut self,
+        scheme: &SignatureScheme,
+        raw: &RawSecret,
+        node: NodeId,
+    ) -> Option<Signing> {
+        let hint = "write {file: PATH} or {env: NAME}";
+        self.context.required(node, "current", &raw.current, hint);
+        let until = self.overlap_end(raw);
+        let current = self.signing_key(scheme, &raw.current);
+        let previous = self.signing_key(scheme, &raw.previous);
+        if self.unavailable.is_some() {
+            return Some(Signing::default());
+        }
+        let current = current?;
+        let both = match (previous, raw.last.get()) {
+            (None, _) => None,
+            (Some(previous), Some(RawLast::Previous) | None) => Some([current.clone(), previous]),
+            (Some(previous), Some(RawLast::Current)) => Some([previous, current.clone()]),
+        };
+        let prepare = |secrets: &[Secret]| {
+            scheme.prepare(secrets).map_err(|error| self.error(node, error.to_string())).ok()
+        };
+        let overlap = match both {
+            Some(both) => Some((prepare(&both)?, until?)),
+            None => None,
+        };
+        Some(Signing { keys: prepare(&[current])?, overlap })
+    }
+
+    fn signing_key(
+        &mut self,
+        scheme: &SignatureScheme,
+        given: &Given<RawReference>,
+    ) -> Option<Secret> {
+        let (raw, node) = given.found()?;
+        let secret = self.secret(node, &raw.file, &raw.env)?;
+        match scheme.accept_key(&secret) {
+            Ok(warning) => {
+                if let Some(warning) = warning {
+                    self.context.report.warn(node, warning.to_string());
+                }
+                Some(secret)
+            }
+            Err(error) => {
+                self.error(node, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// When the previous key stops signing; `None` where there is none, or its end is wrong.
+    fn overlap_end(&self, raw: &RawSecret) -> Option<i64> {
+        if raw.previous.node().is_none() {
+            for node in [raw.last.node(), raw.previous_until.node()].into_iter().flatten() {
+                self.error(node, "means nothing without `previous`");
+            }
+            return None;
+        }
+        let now = self.context.environment.unix_seconds;
+        let Some(node) = raw.previous_until.node() else {
+            return Some(now.saturating_add(DEFAULT_OVERLAP));
+        };
+        let Moment(until) = *raw.previous_until.get()?;
+        if until > now.saturating_add(MAX_OVERLAP) {
+            self.error(node, "must be 7 days ahead at most");
+        } else if until <= now {
+            self.context
+                .report
+                .warn(node, "has passed, the previous key no longer signs and can be removed");
+        }
+        Some(until)
+    }
+}

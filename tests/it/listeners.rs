@@ -1,0 +1,249 @@
+//! The listeners, seen by clients.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use crate::support::config::{API_KEY, ConfigBuilder};
+use crate::support::http::{RawClient, get, post};
+use crate::support::script::{Script, answer};
+use crate::support::wait::{Signal, poll, within};
+use crate::support::world::{HOST, World};
+
+fn ok() -> Vec<u8> {
+    answer(200, "application/json", "1")
+}
+
+/// A whole call of the tool, on a connection that may be kept.
+fn call(tool: &str, step: &str) -> Vec<u8> {
+    let body = json!({"tool": tool, "arguments": {}, "run_id": "run_1", "step": step});
+    kept(&post("/v1/calls", Some(API_KEY), body.to_string()))
+}
+
+/// The same request without the wish to close.
+fn kept(request: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(request).expect("a request of text");
+    text.replace("Connection: close\r\n", "").into_bytes()
+}
+
+#[tokio::test]
+async fn while_calls_finish_new_ones_are_told_to_go_elsewhere() {
+    let world = World::tls().await;
+    let go = Signal::new();
+    let waiting = Script::new().request().wait(&go).send(ok()).stall();
+    world.upstream.default(waiting);
+    world.upstream.next(Script::once(ok()));
+    let mut gateway = world.gateway(world.tool("running")).await;
+    let mut idle = RawClient::connect(gateway.api()).await;
+    idle.write(&call("running", "0")).await;
+    assert_eq!(idle.read_reply().await.status, 200);
+    let mut running = RawClient::connect(gateway.api()).await;
+    running.write(&call("running", "1")).await;
+    world.upstream.wait_for_requests(2).await;
+
+    gateway.terminate();
+    assert!(idle.read_to_end().await.is_empty(), "an idle connection is closed at once");
+    for step in ["2", "3"] {
+        let mut late = RawClient::connect(gateway.api()).await;
+        late.write(&call("running", step)).await;
+        let reply = late.read_reply().await;
+        assert_eq!((reply.status, &reply.json()["error"]["code"]), (503, &json!("draining")));
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert_eq!(reply.header("retry-after"), Some("1"));
+        assert!(late.read_to_end().await.is_empty());
+    }
+    go.fire();
+    let reply = running.read_reply().await;
+    assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("succeeded")));
+    assert_eq!(reply.header("connection"), Some("close"));
+    let finished = gateway.ended().await;
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_whole_does_not_hold_the_end() {
+    // Far more than a test waits.
+    let config = ConfigBuilder::new().set("/shutdown", json!({"grace": "600s"}));
+    let bounds = json!({"address": "127.0.0.1:0", "header_timeout": "300s"});
+    let mut gateway = config.set("/listeners/api", bounds).start().await;
+    let whole = call("unknown", "1");
+    let mut clients = Vec::new();
+    for part in [0, whole.len() - 1] {
+        let mut client = RawClient::connect(gateway.api()).await;
+        client.write(&whole[..part]).await;
+        clients.push(client);
+    }
+    // One whole answer later, the gateway has seen what came before.
+    let mut seen = RawClient::connect(gateway.api()).await;
+    seen.write(&whole).await;
+    assert_eq!(seen.read_reply().await.status, 200);
+    gateway.terminate();
+    let answer = clients.pop().expect("the body but one byte").read_to_end().await;
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("draining"), "{answer}");
+    let finished = gateway.ended().await;
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+}
+
+#[tokio::test]
+async fn idle_clients_do_not_take_the_telemetry_listener_away() {
+    let gateway = ConfigBuilder::new().start().await;
+    let mut clients = Vec::new();
+    for _ in 0..256 {
+        let mut client = RawClient::connect(gateway.telemetry()).await;
+        client.write(&kept(&get("/livez"))).await;
+        assert_eq!(client.read_reply().await.status, 200);
+        clients.push(client);
+    }
+    assert_eq!(gateway.probe("/readyz").await.status, 200);
+    assert!(clients[0].read_to_end().await.is_empty(), "whoever was idle longest made room");
+    let last = clients.last_mut().expect("a client");
+    last.write(&kept(&get("/livez"))).await;
+    assert_eq!(last.read_reply().await.status, 200);
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn a_full_api_listener_closes_what_is_idle_and_never_what_runs() {
+    let world = World::tls().await;
+    let go = Signal::new();
+    world.upstream.default(Script::new().request().wait(&go).send(ok()).stall());
+    let listener = json!({"address": "127.0.0.1:0", "max_connections": 2});
+    let config = world.config().set("/listeners/api", listener).tool(world.tool("running"));
+    let gateway = config.start().await;
+    let mut running = RawClient::connect(gateway.api()).await;
+    running.write(&call("running", "1")).await;
+    world.upstream.wait_for_requests(1).await;
+    let mut idle = RawClient::connect(gateway.api()).await;
+    idle.write(&kept(&get("/nothing"))).await;
+    assert_eq!(idle.read_reply().await.status, 404);
+    for _ in 0..3 {
+        let mut next = RawClient::connect(gateway.api()).await;
+        next.write(&kept(&get("/nothing"))).await;
+        assert_eq!(next.read_reply().await.status, 404);
+        assert!(idle.read_to_end().await.is_empty());
+        idle = next;
+    }
+    go.fire();
+    assert_eq!(running.read_reply().await.json()["status"], "succeeded");
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn without_descriptors_the_gateway_is_not_ready_and_recovers() {
+    let gateway = ConfigBuilder::new().start().await;
+    let mut probe = RawClient::connect(gateway.telemetry()).await;
+    probe.write(&kept(&get("/readyz"))).await;
+    assert_eq!(probe.read_reply().await.status, 200);
+    let before = gateway.limit_descriptors(8);
+    let mut waiting = RawClient::connect(gateway.api()).await;
+    waiting.write(&get("/nothing")).await;
+    for expected in [503, 200] {
+        within("readiness to change", async {
+            loop {
+                probe.write(&kept(&get("/readyz"))).await;
+                if probe.read_reply().await.status == expected {
+                    break;
+                }
+            }
+        })
+        .await;
+        gateway.limit_descriptors(before);
+    }
+    assert_eq!(waiting.read_reply().await.status, 404);
+    let said = |line: &Value| line["message"] == "No connection can be accepted.";
+    assert!((1..4).contains(&gateway.log_lines().iter().filter(|line| said(line)).count()));
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn without_keys_a_web_page_cannot_call_under_its_own_name() {
+    let gateway = ConfigBuilder::new().set("/auth", json!("none")).start().await;
+    let request = |host: &str| {
+        let text = String::from_utf8(call("unknown", "1")).expect("text");
+        text.replace("Host: localhost", &format!("Host: {host}")).into_bytes()
+    };
+    for host in ["localhost", "127.0.0.1:8477", "[::1]:1"] {
+        let mut client = RawClient::connect(gateway.api()).await;
+        client.write(&request(host)).await;
+        assert_eq!(client.read_reply().await.status, 200, "{host}");
+    }
+    for host in ["evil.example.com", "localhost.example.com:8477", "gateway"] {
+        let mut client = RawClient::connect(gateway.api()).await;
+        client.write(&request(host)).await;
+        let reply = client.read_reply().await;
+        assert_eq!((reply.status, &reply.json()["error"]["code"]), (400, &json!("bad_request")));
+        assert!(reply.text().contains("localhost"), "{}", reply.text());
+        assert!(!reply.text().contains(host), "{}", reply.text());
+    }
+    gateway.finish().await;
+}
+
+#[tokio::test]
+async fn the_log_says_nothing_in_a_client_s_own_words() {
+    let gateway = ConfigBuilder::new().start().await;
+    let key = "canary".repeat(20_000);
+    let bodies = [
+        json!({"tool": "t", "arguments": {}, &key: 1}).to_string(),
+        json!({"tool": "t", "arguments": {}, "end_user": {&key: 1}}).to_string(),
+        format!(r#"{{"tool":"t","arguments":{{"{key}":{{"a":1,"a":2}}}}}}"#),
+        json!({"tool": "t", "arguments": {}, "credentials": {&key: "x", key.to_uppercase(): "x"}})
+            .to_string(),
+    ];
+    for body in &bodies {
+        let reply = gateway.post(Some(API_KEY), body).await;
+        assert_eq!(reply.status, 400);
+        assert!(reply.body.len() < 2048, "{} bytes", reply.body.len());
+    }
+    let refused = |lines: Vec<Value>| {
+        let lines = lines.into_iter().filter(|line| line["message"] == "A request was refused.");
+        lines.map(|line| line["field"].clone()).collect::<Vec<_>>()
+    };
+    let fields = poll("the lines", || async {
+        Some(refused(gateway.log_lines())).filter(|fields| fields.len() == bodies.len())
+    })
+    .await;
+    assert_eq!(fields, [json!(null), json!("end_user"), json!("arguments"), json!("credentials")]);
+    let finished = gateway.finish().await;
+    assert!(!finished.stdout.contains("canary"));
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_given_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("api.sock");
+    let listener = json!({"unix": {"path": path}});
+    let gateway = ConfigBuilder::new().set("/listeners/api", listener).start().await;
+    let mode = path.metadata().expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).expect("a listener");
+    // Any Host is served: no browser reaches a Unix socket.
+    stream.write_all(&get("/nothing")).expect("bytes that are taken");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    gateway.finish().await;
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn exceptions_are_said_at_the_start() {
+    let world = World::tls().await;
+    let gateway = world.gateway(world.tool("any")).await;
+    let lines = gateway.log_lines();
+    let said: Vec<_> = lines.iter().filter(|line| line["exception"].is_string()).collect();
+    let [line] = said[..] else { panic!("{lines:#?}") };
+    let text = line["exception"].as_str().expect("a text");
+    for part in [
+        &format!("* to {HOST} at 127.0.0.1/32, ports "),
+        r#"reason "the test's own upstream""#,
+        r#"owner "tests""#,
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert_eq!(line["level"], "WARN");
+    assert_eq!(gateway.metrics().await.value("sortie_egress_exceptions", &[]), 1.0);
+    gateway.finish().await;
+}
