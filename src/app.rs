@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::snapshot::{Bind, Shutdown, Snapshot};
+use crate::config::snapshot::{Bind, Shutdown, Snapshot, Tool, Unavailable};
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
 use crate::net::connect::TlsConnect;
@@ -287,6 +287,7 @@ fn publish(metrics: &Metrics, snapshot: &Snapshot, clock: &dyn Clock) {
     for exception in snapshot.egress.exceptions_in_force(clock.unix_ms().div_euclid(1000)) {
         tracing::warn!(exception, "An exception opens what egress refuses.");
     }
-    let missing = snapshot.tools.values().filter(|tool| tool.unavailable.is_some()).count();
+    let no_secret = |tool: &&Arc<Tool>| matches!(tool.unavailable, Some(Unavailable::NoSecret(_)));
+    let missing = snapshot.tools.values().filter(no_secret).count();
     metrics.secret_errors.inc_by(u64::try_from(missing).unwrap_or(u64::MAX));
 }

@@ -5,7 +5,6 @@ pub mod model {
     pub mod call;
     pub mod id;
     pub mod json;
-    pub mod json_string;
     pub mod json_text;
     pub mod number;
     pub mod outcome;

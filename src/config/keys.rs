@@ -85,8 +85,8 @@ fn key(context: &Context<'_>, raw: &RawKey, node: NodeId) -> Key {
         name: name.map(|(name, _)| name.clone()).unwrap_or_default(),
         organisation: DEFAULT_ORGANISATION.into(),
         scopes: scopes(context, raw, node),
-        agents: globs(context, node, "agents", &raw.agents),
-        tools: globs(context, node, "tools", &raw.tools),
+        agents: globs(context, &raw.agents),
+        tools: globs(context, &raw.tools),
     };
     context.required(node, "key", &raw.key, "write {file: PATH}, {env: NAME} or {sha256: HEX}");
     let values = [&raw.key, &raw.previous];
@@ -126,21 +126,12 @@ fn scopes(context: &Context<'_>, raw: &RawKey, node: NodeId) -> Vec<Scope> {
     scopes
 }
 
-/// The globs of a bound. A list that is given and empty would bind to nothing and read as everything; so would a key
-/// with nothing behind it, whose items are perhaps commented out.
-fn globs(
-    context: &Context<'_>,
-    key: NodeId,
-    field: &str,
-    given: &Given<Vec<Given<String>>>,
-) -> Vec<Glob> {
-    let written = given.node().or_else(|| context.report.document.child(key, field));
-    if let Some(node) = written
-        && given.get().map_or(given.node().is_none(), Vec::is_empty)
-    {
+/// The globs of a bound. A list that is given and empty would bind to nothing and read as everything.
+fn globs(context: &Context<'_>, given: &Given<Vec<Given<String>>>) -> Vec<Glob> {
+    let Some((list, node)) = given.found() else { return Vec::new() };
+    if list.is_empty() {
         context.report.error(node, "is empty, name one or leave it out for all");
     }
-    let list = given.get().map(Vec::as_slice).unwrap_or_default();
     let globs = list.iter().filter_map(Given::found).filter_map(|(text, node)| {
         let glob = Glob::parse(text);
         glob.map_err(|error| context.report.error(node, error.to_string())).ok()

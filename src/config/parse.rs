@@ -13,7 +13,7 @@ use crate::config::profile::{self, RawProfile};
 use crate::config::raw::{LATER, RawConfig};
 use crate::config::snapshot::Snapshot;
 use crate::config::tools::Profiles;
-use crate::config::yaml::{Document, Kind, NodeId};
+use crate::config::yaml::{Document, NodeId};
 use crate::config::{egress, keys, read, runtime, tools};
 use crate::model::id::hex;
 
@@ -34,13 +34,7 @@ pub fn parse(
     };
     let report = Report::new(file.to_owned(), faults, &document);
     let raw: Given<RawConfig> = read::read(&report, LATER);
-    // A file of comments only, `---` or `~`: what is missing is said by name.
-    let nothing = RawConfig::default();
-    let found = match document.kind(document.root()) {
-        Kind::Null => Some((&nothing, document.root())),
-        _ => raw.found(),
-    };
-    let snapshot = found.and_then(|(raw, root)| {
+    let snapshot = raw.found().and_then(|(raw, root)| {
         let strict = environment.strict || raw.strict.get() == Some(&true);
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         compile(&Context { report: &report, environment, strict, folder }, raw, root)

@@ -371,7 +371,7 @@ impl<'de> de::SeqAccess<'de> for GivenParts<'de> {
         let read = match (self.reader.kind(), self.is_list) {
             (Kind::Null, true) => seed.deserialize(SeqDeserializer::new(std::iter::empty::<()>())),
             (Kind::Null, false) => {
-                Err(de::Error::custom("has no value, write one or take the item out"))
+                Err(de::Error::custom("is empty, write a value or take the item out"))
             }
             _ => seed.deserialize(self.reader),
         };

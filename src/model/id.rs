@@ -127,8 +127,10 @@ impl IdempotencyKey {
 
 /// Random letters and digits. Bytes of 248 and more are skipped, so that each digit is equally likely.
 pub fn random_base62(length: usize, bytes: impl Iterator<Item = u8>) -> String {
-    let fair = bytes.filter(|byte| *byte < 248);
-    fair.map(|byte| char::from(BASE62[usize::from(byte % 62)])).take(length).collect()
+    let fair = bytes.filter(|byte| *byte < 248).take(length);
+    let mut text = String::with_capacity(length);
+    text.extend(fair.map(|byte| char::from(BASE62[usize::from(byte % 62)])));
+    text
 }
 
 /// Lower-case hex of some bytes.

@@ -1,33 +1,51 @@
 //! Times as the contract writes them.
 
+use serde::{Serialize, Serializer};
+
 /// The last millisecond of the year 9999: later years have no place in RFC 3339.
 const LAST_MS: i64 = 253_402_300_799_999;
 
-/// RFC 3339, UTC, three decimals: `2026-10-30T09:55:02.007Z`. What lies before 1970 or after 9999 moves to that edge.
+/// A time as text: RFC 3339, UTC, three decimals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeText([u8; 24]);
+
+/// Writes a time, such as `2026-10-30T09:55:02.007Z`. What lies before 1970 or after 9999 moves to that edge.
 ///
 /// A call writes five of them, so the calendar is worked out here rather than by a general one.
-pub fn rfc3339(unix_ms: i64) -> String {
+pub fn rfc3339(unix_ms: i64) -> TimeText {
     let ms = unix_ms.clamp(0, LAST_MS).unsigned_abs();
     let (seconds, ms) = (ms / 1000, ms % 1000);
     let (days, seconds) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
-    let mut text = String::with_capacity(24);
-    for (number, width, after) in [
-        (year, 4, '-'),
-        (month, 2, '-'),
-        (day, 2, 'T'),
-        (seconds / 3600, 2, ':'),
-        (seconds / 60 % 60, 2, ':'),
-        (seconds % 60, 2, '.'),
-        (ms, 3, 'Z'),
-    ] {
-        for place in (0..width).rev() {
-            let digit = u8::try_from(number / 10_u64.pow(place) % 10).unwrap_or_default();
-            text.push(char::from(b'0' + digit));
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let mut write = |end: usize, number: u64, digits: usize| {
+        let mut rest = number;
+        for at in (end - digits..end).rev() {
+            text[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
         }
-        text.push(after);
+    };
+    write(4, year, 4);
+    write(7, month, 2);
+    write(10, day, 2);
+    write(13, seconds / 3600, 2);
+    write(16, seconds / 60 % 60, 2);
+    write(19, seconds % 60, 2);
+    write(23, ms, 3);
+    TimeText(text)
+}
+
+impl TimeText {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits and signs")
     }
-    text
+}
+
+impl Serialize for TimeText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 /// The date of a day counted from 1970-01-01. Years run from March here, so that the leap day is the last of them.
@@ -53,7 +71,7 @@ mod tests {
 
     #[track_caller]
     fn check(unix_ms: i64, expected: &str) {
-        assert_eq!(rfc3339(unix_ms), expected);
+        assert_eq!(rfc3339(unix_ms).as_str(), expected);
     }
 
     #[test]
@@ -73,8 +91,8 @@ mod tests {
     proptest! {
         #[test]
         fn every_time_is_written_as_a_calendar_library_writes_it(ms in 0..=LAST_MS / 1000 * 1000 - 86_400_000) {
-            let time = Timestamp::from_millisecond(ms).unwrap();
-            prop_assert_eq!(rfc3339(ms), format!("{time:.3}"));
+            let expected = format!("{:.3}", Timestamp::from_millisecond(ms).unwrap());
+            prop_assert_eq!(rfc3339(ms).as_str().to_owned(), expected);
         }
     }
 }

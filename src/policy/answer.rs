@@ -102,6 +102,10 @@ pub fn judge_head(head: &AnswerHead<'_>) -> Result<Media, AnswerError> {
     if head.content_encoding.is_some_and(is_encoded) {
         return Err(AnswerError::Encoding);
     }
+    // Nearly every answer says just this.
+    if head.content_type == Some(b"application/json") {
+        return Ok(Media { shape: Shape::Json, charset: Charset::Utf8 });
+    }
     let Some(content_type) = head.content_type.and_then(ContentType::parse) else {
         return Ok(Media { shape: Shape::Unknown, charset: Charset::Utf8 });
     };

@@ -275,7 +275,7 @@ impl Content<'_> {
             Self::Text(text) => write_text(Some(text), out),
             Self::Time(ms) => {
                 out.push(b'"');
-                out.extend_from_slice(rfc3339(*ms).as_bytes());
+                out.extend_from_slice(rfc3339(*ms).as_str().as_bytes());
                 out.push(b'"');
             }
         }

@@ -142,7 +142,7 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
         test: false,
     };
     let id = match fields.text("call_id", 69)? {
-        None => CallId::from_random(rand::random_iter()),
+        None => CallId::from_random(rand::random_iter::<[u8; 32]>().flatten()),
         Some(given) => CallId::parse(&given)
             .map_err(|error| fields.error("call_id", &format!("is wrong: {error}")))?,
     };

@@ -140,7 +140,8 @@ struct ErrorFields<'a> {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let request_id = format!("req_{}", random_base62(16, rand::random_iter()));
+        let request_id =
+            format!("req_{}", random_base62(16, rand::random_iter::<[u8; 32]>().flatten()));
         tracing::info!(
             request_id,
             code = self.code.as_str(),

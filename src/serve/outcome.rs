@@ -4,12 +4,10 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::model::json_string::write_string;
 use crate::model::outcome::{CallOutcome, Failure, Sent, Status, Success, ToolResult};
-use crate::model::time::rfc3339;
+use crate::model::time::{TimeText, rfc3339};
 
-/// The body of a finished call. It is written in parts, so that the two large texts in it are written once and as they
-/// are, and not through the general writer.
+/// The body of a finished call. It is written in parts, so that a JSON answer is copied and not written anew.
 pub fn write(outcome: &CallOutcome) -> Vec<u8> {
     let success = outcome.ended.as_ref().ok();
     let model = ModelBody::of(outcome);
@@ -18,12 +16,12 @@ pub fn write(outcome: &CallOutcome) -> Vec<u8> {
     out.extend_from_slice(b",\"result\":");
     match success.map(|success| &success.result) {
         Some(ToolResult::Json(value)) => out.extend_from_slice(value.as_str().as_bytes()),
-        Some(ToolResult::Text(text)) => write_string(text, &mut out),
+        Some(ToolResult::Text(text)) => write_value(text, &mut out),
         Some(ToolResult::Null) | None => out.extend_from_slice(b"null"),
     }
     write_fields(&Middle::from(outcome), &mut out);
     out.extend_from_slice(b",\"model\":{\"text\":");
-    write_string(&model.text, &mut out);
+    write_value(&model.text, &mut out);
     write_fields(&model.flags, &mut out);
     out.push(b'}');
     write_fields(&End::from(outcome), &mut out);
@@ -34,11 +32,15 @@ pub fn write(outcome: &CallOutcome) -> Vec<u8> {
 /// Appends an object without its end: fields may follow, and where fields stand before, it goes on with them.
 fn write_fields(part: &impl Serialize, out: &mut Vec<u8>) {
     let begin = out.len();
-    serde_json::to_writer(&mut *out, part).expect("the API's own shapes are JSON");
+    write_value(part, out);
     if begin > 0 {
         out[begin] = b',';
     }
     out.pop();
+}
+
+fn write_value(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    serde_json::to_writer(out, value).expect("the API's own shapes are JSON");
 }
 
 #[derive(Debug, Serialize)]
@@ -69,9 +71,9 @@ struct End<'a> {
     replayed: bool,
     test: bool,
     duration_ms: u128,
-    created_at: String,
-    started_at: Option<String>,
-    finished_at: String,
+    created_at: TimeText,
+    started_at: Option<TimeText>,
+    finished_at: TimeText,
 }
 
 #[derive(Debug, Serialize)]
@@ -122,7 +124,7 @@ struct ModelFlags {
 #[derive(Debug, Serialize)]
 struct AttemptBody {
     n: usize,
-    at: String,
+    at: TimeText,
     duration_ms: u128,
     status: Option<u16>,
     error: Option<AttemptErrorBody>,

@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::config::snapshot::{LogLevel, Logging};
 use crate::model::call::CallContext;
 use crate::model::outcome::CallOutcome;
-use crate::model::time::rfc3339;
+use crate::model::time::{TimeText, rfc3339};
 
 /// Bytes of lines that wait: past this, new ones are dropped and counted. As much again may be on its way out.
 const BUFFER_LIMIT: usize = 8 << 20;
@@ -306,7 +306,7 @@ pub fn install(logging: &Logging, sink: &LogSink) {
 #[derive(Debug, Serialize)]
 pub struct CallLine<'a> {
     stream: &'static str,
-    ts: String,
+    ts: TimeText,
     call_id: &'a str,
     trace_id: Option<&'a str>,
     organisation: &'a str,
@@ -383,7 +383,7 @@ impl<'a> CallLine<'a> {
         write!(
             out,
             "{} call {} tool={} status={} code={} outcome={} attempts={} duration_ms={} bytes={} key={}",
-            self.ts,
+            self.ts.as_str(),
             self.call_id,
             self.tool.escape_debug(),
             self.status,

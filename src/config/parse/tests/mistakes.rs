@@ -13,7 +13,7 @@ fn bad_key(fields: &str, expected: &str) {
 
 #[test]
 fn a_bound_without_a_value_does_not_unbind_a_key() {
-    let item = "has no value, write one or take the item out";
+    let item = "is empty, write a value or take the item out";
     let empty = "is empty, name one or leave it out for all";
     let scopes = "scopes: [agent]\n";
     for bound in ["agents", "tools"] {
@@ -42,7 +42,7 @@ fn a_bound_without_a_value_does_not_unbind_a_key() {
 
 #[test]
 fn list_items_without_a_value_are_errors_everywhere() {
-    let item = "has no value, write one or take the item out";
+    let item = "is empty, write a value or take the item out";
     bad_key("scopes: [~]", &format!("6:16: auth.keys[0].scopes[0]: {item}"));
     bad("dns: {servers: [~]}\n", &format!("3:17: dns.servers[0]: {item}"));
     check_errors(

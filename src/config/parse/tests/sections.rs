@@ -239,9 +239,9 @@ fn tls_and_pool_are_read() {
 fn an_item_that_is_empty_is_told_instead_of_left_out() {
     check_errors(
         "version: 1\nauth:\n  keys:\n    - {name: a, scopes: [agent], key: {file: /s/good}, tools: [~]}\n    -\negress: {deny_cidrs: [null]}\n",
-        "4:64: auth.keys[0].tools[0]: has no value, write one or take the item out\n\
-         5:6: auth.keys[1]: has no value, write one or take the item out\n\
-         6:23: egress.deny_cidrs[0]: has no value, write one or take the item out",
+        "4:64: auth.keys[0].tools[0]: is empty, write a value or take the item out\n\
+         5:6: auth.keys[1]: is empty, write a value or take the item out\n\
+         6:23: egress.deny_cidrs[0]: is empty, write a value or take the item out",
     );
 }
 
