@@ -131,6 +131,10 @@ impl WebhookExecutor {
             self.metrics.lookup("timeout");
             return Err(AttemptFailure::too_late(Phase::Dns, window.allowed));
         };
+        if admitted.lookup_name().is_none() {
+            // An address stands in the URL: nobody was asked.
+            return looked_up.map_err(|error| AttemptFailure::resolve(&error));
+        }
         let asked = match &looked_up {
             Ok(resolved) => (!resolved.cached).then_some(resolved.duration),
             Err(error) => (!error.cached).then_some(error.duration),
