@@ -228,7 +228,7 @@ pub struct RawShutdown {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawDns {
-    /// `system` (the name servers of resolv.conf), or addresses with or without a port; default [system].
+    /// `system` (the name servers of resolv.conf), or addresses with or without a port; by default `system` alone.
     pub servers: List<String>,
     /// Bound on one query; default 2s.
     pub timeout: Given<Span>,
