@@ -76,7 +76,7 @@ impl Flag {
     }
 
     /// Whether it has happened.
-    pub fn is_up(&self) -> bool {
+    fn is_up(&self) -> bool {
         self.0.up.load(Ordering::Acquire)
     }
 
@@ -109,11 +109,6 @@ impl Presence {
     /// Says that nobody waits any more.
     pub fn leave(&self) {
         self.left.raise();
-    }
-
-    /// Whether nobody waits any more.
-    pub fn is_gone(&self) -> bool {
-        self.left.is_up() || self.cut_off.is_up()
     }
 
     /// Waits until nobody waits any more.

@@ -111,7 +111,7 @@ impl AttemptFailure {
                 (true, None) => AttemptEnd::Broken,
                 (true, Some(_)) => AttemptEnd::BodyBroken,
             };
-            Self::network(end, result, sent, reason.clone()).with_status(error.status)
+            Self::network(end, result, sent, reason.clone())
         };
         let unreadable = |detail| {
             let failure = Failure {
@@ -133,7 +133,6 @@ impl AttemptFailure {
             }
             ExchangeErrorKind::Timeout(ExchangePhase::Body) => {
                 Self::timeout(AttemptEnd::BodyTimeout, Phase::Body, allowed, sent)
-                    .with_status(error.status)
             }
         };
         made.failure.http_status = error.status;
@@ -215,11 +214,6 @@ impl AttemptFailure {
         let failure =
             Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.");
         Self::new(AttemptEnd::Blocked, None, failure, reason)
-    }
-
-    fn with_status(mut self, status: Option<u16>) -> Self {
-        self.failure.http_status = status;
-        self
     }
 
     fn network(end: AttemptEnd, result: AttemptResult, sent: Sent, reason: String) -> Self {
