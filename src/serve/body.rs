@@ -11,6 +11,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::model::json::pointer_step;
 use crate::serve::http::{ApiCode, ApiError};
 
 /// How long a body may take to arrive.
@@ -199,7 +200,7 @@ impl<'de, const N: usize> Visitor<'de> for FieldsSeed<'_, N> {
                 }
                 Err(name) => {
                     let shown: String = name.chars().take(64).collect();
-                    let pointer = format!("{}/{}", self.at, escape_pointer(&shown));
+                    let pointer = format!("{}/{}", self.at, pointer_step(&shown));
                     let known = self.names.join(", ");
                     let text = format!("`{shown}` is not known; known are {known}");
                     ApiError::field(top_level(self.at, None), &pointer, &text)
@@ -233,11 +234,6 @@ impl<const N: usize> Visitor<'_> for NameSeed<N> {
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         Ok(self.0.iter().position(|one| *one == name).ok_or_else(|| name.to_owned()))
     }
-}
-
-/// A key as a part of a JSON pointer (RFC 6901).
-pub fn escape_pointer(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// A map of texts, such as header names to values.

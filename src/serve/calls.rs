@@ -18,7 +18,7 @@ use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
 use crate::serve::Phase;
 use crate::serve::auth::authorize;
-use crate::serve::body::{self, Fields, escape_pointer};
+use crate::serve::body::{self, Fields};
 use crate::serve::http::{ApiCode, ApiError, is_json, json_text, method_not_allowed, not_found};
 use crate::serve::outcome;
 
@@ -106,7 +106,7 @@ impl From<Malformed> for ApiError {
     fn from(malformed: Malformed) -> Self {
         let (name, pointer) = match &malformed {
             Malformed::Credential { name, .. } | Malformed::UnlistedCredential(name) => {
-                ("credentials", format!("/credentials/{}", escape_pointer(name)))
+                ("credentials", format!("/credentials/{}", json::pointer_step(name)))
             }
             Malformed::Missing(name) => (*name, format!("/{name}")),
         };
