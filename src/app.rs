@@ -13,11 +13,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::snapshot::{Bind, Shutdown, Snapshot, Tool, Unavailable};
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
-use crate::net::connect::TlsConnect;
-use crate::net::dns::ResolverError;
+use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::pool::Pool;
-use crate::net::resolve::HickoryResolver;
-use crate::net::tls::{TlsError, client_tls, warm_up};
+use crate::net::tls::warm_up;
 use crate::serve::calls::{self, ApiState};
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
@@ -46,12 +44,9 @@ pub enum StartError {
     /// The configuration is not usable.
     #[error(transparent)]
     Configuration(#[from] LoadError),
-    /// The resolver cannot be built.
+    /// What reaches the network cannot be built.
     #[error(transparent)]
-    Resolver(#[from] ResolverError),
-    /// The TLS settings cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
+    Network(#[from] NetworkError),
 }
 
 /// A gateway that serves.
@@ -97,10 +92,10 @@ impl App {
         } else {
             source::load_bound(config, &bound)?
         };
-        let snapshot = Arc::new(snapshot);
-
-        let tls = client_tls(&snapshot.tls)?;
-        for warning in snapshot.warnings.iter().map(ToString::to_string).chain(tls.warnings) {
+        let epoch = Arc::new(Epoch::new(Arc::new(snapshot), None, &clock)?);
+        let (snapshot, tls) = (&epoch.snapshot, epoch.network.tls());
+        let warnings = snapshot.warnings.iter().map(ToString::to_string);
+        for warning in warnings.chain(tls.warnings.iter().cloned()) {
             tracing::warn!(warning, "The configuration works, but something looks wrong.");
         }
         let warming = {
@@ -108,22 +103,17 @@ impl App {
             tokio::task::spawn_blocking(move || warm_up(&config))
         };
         let metrics = Arc::new(Metrics::new(snapshot.metrics_per_tool));
-        publish(&metrics, &snapshot, &*clock);
-        let resolver = Arc::new(HickoryResolver::new(&snapshot.dns, clock.clone())?);
-        let connector =
-            Arc::new(TlsConnect::new(tls.config, snapshot.connect_timeout, clock.clone()));
-        let pool = Pool::new(snapshot.pool.clone(), connector, clock.clone());
+        publish(&metrics, snapshot, &*clock);
+        let pool = Pool::new(clock.clone());
         let webhook = Arc::new(WebhookExecutor::new(
-            resolver,
             pool.clone(),
             clock.clone(),
             metrics.clone(),
             rand::random,
         ));
         let shutdown = snapshot.shutdown.clone();
-        let (_, snapshots) = watch::channel(snapshot);
-        let gateway =
-            Arc::new(Gateway::new(snapshots, webhook, clock.clone(), metrics.clone(), log));
+        let (_, epochs) = watch::channel(epoch);
+        let gateway = Arc::new(Gateway::new(epochs, webhook, clock.clone(), metrics.clone(), log));
 
         let readiness = Arc::new(Readiness::default());
         let means = Means { metrics: metrics.clone(), readiness: readiness.clone(), clock };
@@ -243,7 +233,7 @@ impl Readings for Counts {
 
     fn egress_exceptions(&self) -> usize {
         let now = self.gateway.clock().unix_ms().div_euclid(1000);
-        self.gateway.snapshot().egress.exceptions_in_force(now).len()
+        self.gateway.epoch().snapshot.egress.exceptions_in_force(now).len()
     }
 }
 

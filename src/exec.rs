@@ -11,18 +11,19 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock::BoxFuture;
-use crate::config::snapshot::{Snapshot, Tool};
+use crate::config::snapshot::Tool;
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, Success};
+use crate::net::epoch::Epoch;
 use crate::policy::schema::ValidArguments;
-use crate::telemetry::metrics::ToolMetrics;
+use crate::telemetry::tool_metrics::ToolMetrics;
 
 /// A call that passed every check of the gateway.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The configuration that the call began with.
-    pub snapshot: &'a Snapshot,
+    pub epoch: &'a Epoch,
     /// The tool.
     pub tool: &'a Tool,
     /// The call.

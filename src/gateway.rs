@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::config::snapshot::{Snapshot, Tool};
+use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
 use crate::gateway::flight::{Caught, InFlight, Outliving};
 use crate::model::call::ToolCall;
@@ -17,11 +17,13 @@ use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{
     AttemptRecord, CallOutcome, Decision, Failure, FailureCode, Success, ToolReference,
 };
+use crate::net::epoch::Epoch;
 use crate::policy::approval;
 use crate::policy::identity::Caller;
 use crate::policy::schema;
 use crate::telemetry::log::{CallLine, LineCaller, LogSink};
-use crate::telemetry::metrics::{Metrics, ToolMetrics};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::tool_metrics::ToolMetrics;
 
 /// Contract: a call's deadline is at most 20 minutes.
 pub const LONGEST_DEADLINE: Duration = Duration::from_secs(20 * 60);
@@ -31,7 +33,7 @@ const DEADLINE_SLACK: Duration = Duration::from_secs(15);
 /// Runs calls on the current configuration.
 #[derive(Debug)]
 pub struct Gateway {
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    epochs: watch::Receiver<Arc<Epoch>>,
     webhook: Arc<dyn Executor>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -73,19 +75,19 @@ struct Trail {
 impl Gateway {
     /// Puts a gateway together.
     pub fn new(
-        snapshots: watch::Receiver<Arc<Snapshot>>,
+        epochs: watch::Receiver<Arc<Epoch>>,
         webhook: Arc<dyn Executor>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         log: LogSink,
     ) -> Self {
         let in_flight = InFlight::new(metrics.calls_in_flight.clone());
-        Self { snapshots, webhook, clock, metrics, log, in_flight, cut_off: Flag::default() }
+        Self { epochs, webhook, clock, metrics, log, in_flight, cut_off: Flag::default() }
     }
 
     /// The configuration in force.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshots.borrow().clone()
+    pub fn epoch(&self) -> Arc<Epoch> {
+        self.epochs.borrow().clone()
     }
 
     /// The clocks.
@@ -114,11 +116,12 @@ impl Gateway {
     /// on in a task of its own and is logged; one that sent nothing yet stops.
     pub async fn call(
         self: &Arc<Self>,
-        snapshot: Arc<Snapshot>,
+        epoch: Arc<Epoch>,
         caller: Arc<Caller>,
         call: ToolCall,
     ) -> Result<CallOutcome, Malformed> {
-        if let Some(tool) = snapshot.tool(&call.tool).filter(|_| caller.may_call(&call.tool)) {
+        let known = epoch.snapshot.tool(&call.tool);
+        if let Some(tool) = known.filter(|_| caller.may_call(&call.tool)) {
             well_formed(tool, &call)?;
         }
         let presence = Presence::until(self.cut_off.clone());
@@ -126,7 +129,7 @@ impl Gateway {
         let gateway = self.clone();
         let watched = presence.clone();
         let whole = async move {
-            let outcome = gateway.run(&snapshot, &caller, call, &watched).await;
+            let outcome = gateway.run(&epoch, &caller, call, &watched).await;
             drop(ticket);
             outcome
         };
@@ -136,7 +139,7 @@ impl Gateway {
     /// From the first check to the one exit.
     async fn run(
         &self,
-        snapshot: &Snapshot,
+        epoch: &Epoch,
         caller: &Caller,
         mut call: ToolCall,
         presence: &Presence,
@@ -145,7 +148,7 @@ impl Gateway {
         let created_at_ms = self.clock.unix_ms();
         let metrics = self.metrics.tool(&call.tool);
         let mut trail = Trail::default();
-        let steps = self.steps(snapshot, caller, &mut call, presence, &metrics, &mut trail);
+        let steps = self.steps(epoch, caller, &mut call, presence, &metrics, &mut trail);
         let ended = Caught::new(steps).await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             tracing::error!(panic, "A call panicked.");
@@ -169,14 +172,14 @@ impl Gateway {
             finished_at_ms: self.clock.unix_ms(),
             duration,
         };
-        self.finish(snapshot, caller, &call, &metrics, &outcome, trail.upstream);
+        self.finish(epoch, caller, &call, &metrics, &outcome, trail.upstream);
         outcome
     }
 
     /// The checks in their order, then the executor. Each step ends the call or hands on what the next one needs.
     async fn steps(
         &self,
-        snapshot: &Snapshot,
+        epoch: &Epoch,
         caller: &Caller,
         call: &mut ToolCall,
         presence: &Presence,
@@ -191,7 +194,7 @@ impl Gateway {
         })?;
 
         // 2. The tool is known and turned on.
-        let tool = snapshot.tool(&call.tool).ok_or_else(|| {
+        let tool = epoch.snapshot.tool(&call.tool).ok_or_else(|| {
             let text = format!("There is no tool named \"{}\".", call.tool);
             Failure::not_sent(FailureCode::UnknownTool, text)
         })?;
@@ -224,7 +227,7 @@ impl Gateway {
         // 6. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
         let bound = call.deadline.unwrap_or_else(|| default_deadline(tool)).min(LONGEST_DEADLINE);
         let deadline: Instant = self.clock.now() + bound;
-        let job = Job { snapshot, tool, call, arguments: &arguments, deadline, presence, metrics };
+        let job = Job { epoch, tool, call, arguments: &arguments, deadline, presence, metrics };
         let executed = self.webhook.run(&job).await;
         trail.attempts = executed.attempts;
         trail.started_at_ms = executed.started_at_ms;
@@ -236,7 +239,7 @@ impl Gateway {
     /// The one exit of every outcome: metrics and the call's log line.
     fn finish(
         &self,
-        snapshot: &Snapshot,
+        epoch: &Epoch,
         caller: &Caller,
         call: &ToolCall,
         metrics: &ToolMetrics,
@@ -246,6 +249,7 @@ impl Gateway {
         self.metrics.finished(metrics, outcome);
         let own = outcome.duration.saturating_sub(upstream);
         self.metrics.overhead.observe(own.as_secs_f64());
+        let snapshot = &epoch.snapshot;
         let owner = snapshot.tool(&call.tool).and_then(|tool| tool.owner.as_deref());
         let line = LineCaller {
             organisation: &caller.organisation,

@@ -54,6 +54,8 @@ pub mod config {
     pub mod parse;
     pub mod profile;
     pub mod raw;
+    pub mod raw_auth;
+    pub mod raw_egress;
     pub mod raw_tool;
     pub mod read;
     pub mod runtime;
@@ -68,6 +70,8 @@ pub mod net {
     pub mod client;
     pub mod connect;
     pub mod dns;
+    pub mod epoch;
+    pub mod fetch;
     pub mod header_case;
     pub mod meter;
     pub mod pool;
@@ -85,6 +89,8 @@ pub mod telemetry {
     pub mod maker;
     pub mod metrics;
     pub mod readings;
+    pub mod tool_metrics;
+    mod vectors;
 }
 
 // Floor 4: something that can run a checked call.

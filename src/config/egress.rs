@@ -8,7 +8,7 @@ use crate::config::context::{Context, SecretProblem};
 use crate::config::finding::steps;
 use crate::config::given::Given;
 use crate::config::leaf::{Day, Ports};
-use crate::config::raw::{
+use crate::config::raw_egress::{
     RawEgress, RawException, RawIpv6, RawMixedAnswers, RawMode, RawPool, RawReuse, RawRoots,
     RawTls, RawTlsVersion,
 };

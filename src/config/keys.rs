@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::context::{Context, SecretProblem};
 use crate::config::given::{Given, OneOf};
 use crate::config::leaf::{Day, Verbatim};
-use crate::config::raw::{RawAuth, RawKey, RawKeyValue, RawNoAuth, RawScope};
+use crate::config::raw_auth::{RawAuth, RawKey, RawKeyValue, RawNoAuth, RawScope};
 use crate::config::snapshot::{Bind, Listeners};
 use crate::config::yaml::NodeId;
 use crate::model::id::DEFAULT_ORGANISATION;

@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::given::{Given, List, OneOf};
-use crate::config::leaf::{Day, Ports, Size, Span, Verbatim};
+use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::profile::RawProfile;
-use crate::config::raw_tool::{RawReference, RawTool};
+use crate::config::raw_auth::{RawAuth, RawNoAuth};
+use crate::config::raw_egress::RawEgress;
+use crate::config::raw_tool::RawTool;
 use crate::config::read::Later;
 
 /// Keys that a later version will have: they get their own message.
@@ -137,83 +139,6 @@ pub struct RawTelemetryListener {
     pub address: Given<Verbatim>,
 }
 
-/// `auth: none`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawNoAuth {
-    /// Nobody is asked for a key.
-    None,
-}
-
-/// `auth`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["keys"]))]
-pub struct RawAuth {
-    /// Bearer keys.
-    pub keys: List<RawKey>,
-}
-
-/// One bearer key.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["name", "scopes", "key"]))]
-pub struct RawKey {
-    /// Stands in log lines.
-    pub name: Given<String>,
-    /// `default` is the only organisation in this version.
-    pub organisation: Given<String>,
-    /// What it may do.
-    pub scopes: List<RawScope>,
-    /// Agents that it may speak for, as names or globs; left out: any.
-    pub agents: List<String>,
-    /// Tools that it may call, as names or globs; left out: any.
-    pub tools: List<String>,
-    /// The key.
-    pub key: Given<RawKeyValue>,
-    /// The key before, while callers change over.
-    pub previous: Given<RawKeyValue>,
-    /// The last day on which it is taken, UTC.
-    pub expires: Given<Day>,
-}
-
-/// A scope.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-pub enum RawScope {
-    /// Read.
-    #[serde(rename = "agent")]
-    Agent,
-    /// Decide on waiting calls.
-    #[serde(rename = "agent:approve")]
-    Approve,
-    /// Run calls.
-    #[serde(rename = "agent:call")]
-    Call,
-    /// Change policies.
-    #[serde(rename = "agent:policy")]
-    Policy,
-    /// Manage tools.
-    #[serde(rename = "agent:write")]
-    Write,
-}
-
-/// Where a bearer key is, or its SHA-256.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(
-    default,
-    deny_unknown_fields,
-    expecting = "a reference: {file: PATH}, {env: NAME} or {sha256: HEX}"
-)]
-#[schemars(extend("oneOf" = [{"required": ["file"]}, {"required": ["env"]}, {"required": ["sha256"]}]))]
-pub struct RawKeyValue {
-    /// A file that holds it.
-    pub file: Given<Verbatim>,
-    /// A variable of the environment that holds it.
-    pub env: Given<Verbatim>,
-    /// SHA-256 of the key, 64 hex digits. It may live in version control.
-    pub sha256: Given<Verbatim>,
-}
-
 /// `shutdown`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -247,156 +172,6 @@ pub struct RawDnsCache {
     pub max_ttl: Given<Span>,
     /// Cap on how many names are kept; default 1024.
     pub max_entries: Given<u32>,
-}
-
-/// `egress`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct RawEgress {
-    /// Ports that may be called; default ["443", "1024-65535"].
-    pub ports: List<Ports>,
-    /// Whether IPv6 addresses are called; default on.
-    pub ipv6: Given<RawIpv6>,
-    /// What happens to a name with allowed and refused addresses; default refuse.
-    pub mixed_answers: Given<RawMixedAnswers>,
-    /// Ranges that are never called. They beat everything below.
-    pub deny_cidrs: List<String>,
-    /// Ranges that count as private: the cluster's pods, services and nodes on public or shared space.
-    pub private_cidrs: List<String>,
-    /// Names and `*.` globs that are never called; addresses stand in `deny_cidrs`.
-    pub deny_hosts: List<String>,
-    /// The only names that are called; empty: any public one.
-    pub allow_hosts: List<String>,
-    /// The operator's own NAT64 prefixes.
-    pub nat64_prefixes: List<String>,
-    /// Addresses that are this gateway, besides its listeners: never called.
-    pub own_addresses: List<String>,
-    /// Ranges with which a TUN proxy answers DNS.
-    pub fake_ip_cidrs: List<String>,
-    /// shadow: what deny_*, allow_hosts and ports would refuse is logged and passes; default enforce.
-    pub mode: Given<RawMode>,
-    /// Private targets, each named.
-    pub exceptions: List<RawException>,
-    /// How tools' certificates are checked.
-    pub tls: Given<RawTls>,
-    /// Bound on one TCP connect; default 3s.
-    pub connect_timeout: Given<Span>,
-    /// How connections are kept.
-    pub pool: Given<RawPool>,
-}
-
-/// `egress.ipv6`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawIpv6 {
-    /// IPv4 only.
-    Off,
-    /// Both.
-    On,
-    /// IPv6 first.
-    Prefer,
-}
-
-/// `egress.mixed_answers`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawMixedAnswers {
-    /// The refused addresses are left out.
-    Filter,
-    /// The name is refused.
-    Refuse,
-}
-
-/// `egress.mode`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawMode {
-    /// Rules refuse.
-    Enforce,
-    /// Rules only log.
-    Shadow,
-}
-
-/// A private target that these tools may call.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["tools", "hosts", "cidrs"]))]
-pub struct RawException {
-    /// Tools, as names or globs.
-    pub tools: List<String>,
-    /// Names, `*.` globs of a private suffix, or address literals.
-    pub hosts: List<String>,
-    /// Ranges in which the host's addresses must lie.
-    pub cidrs: List<String>,
-    /// Ports; left out: `egress.ports`. Needed for loopback.
-    pub ports: List<Ports>,
-    /// true opens plain http to these addresses.
-    pub http: Given<bool>,
-    /// Why it is needed.
-    pub reason: Given<String>,
-    /// Who answers for it.
-    pub owner: Given<String>,
-    /// The last day on which it holds, UTC.
-    pub expires: Given<Day>,
-}
-
-/// `egress.tls`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct RawTls {
-    /// The oldest version that is spoken; default "1.2".
-    pub min_version: Given<RawTlsVersion>,
-    /// Which root certificates are trusted; default webpki (Mozilla's, compiled in).
-    pub roots: Given<RawRoots>,
-    /// A PEM file of further roots.
-    pub extra_ca: Given<RawReference>,
-}
-
-/// A TLS version.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-pub enum RawTlsVersion {
-    /// TLS 1.2 and 1.3.
-    #[serde(rename = "1.2")]
-    V12,
-    /// TLS 1.3 only.
-    #[serde(rename = "1.3")]
-    V13,
-}
-
-/// Root certificates.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawRoots {
-    /// The operating system's.
-    System,
-    /// Mozilla's, compiled in.
-    Webpki,
-}
-
-/// `egress.pool`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct RawPool {
-    /// Whether connections are kept; default auto.
-    pub reuse: Given<RawReuse>,
-    /// Idle connections per tool and host; default 8.
-    pub max_idle_per_host: Given<u32>,
-    /// How long an idle one is kept; default 30s.
-    pub idle_timeout: Given<Span>,
-    /// How long any is kept; default 5m.
-    pub max_age: Given<Span>,
-}
-
-/// `egress.pool.reuse`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawReuse {
-    /// Always.
-    Always,
-    /// Except where a reused connection broke lately.
-    Auto,
-    /// Never.
-    Never,
 }
 
 /// `logging`.

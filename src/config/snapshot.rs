@@ -176,7 +176,7 @@ pub enum Bind {
 }
 
 /// How names are looked up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsSettings {
     /// The servers, in order; `system` is already replaced by what resolv.conf names.
     pub servers: Vec<SocketAddr>,
@@ -191,7 +191,7 @@ pub struct DnsSettings {
 }
 
 /// How tools' certificates are checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsSettings {
     /// `1.2` admits TLS 1.2 and 1.3, `1.3` only the latter.
     pub min_version: TlsVersion,
@@ -220,7 +220,7 @@ pub enum Roots {
 }
 
 /// How connections are kept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSettings {
     /// Whether they are kept.
     pub reuse: Reuse,

@@ -16,7 +16,6 @@ use crate::exec::{Executed, Executor, Job};
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
 use crate::net::pool::Pool;
-use crate::net::resolve::Resolve;
 use crate::policy::retry::{self, Next, ToolTraits};
 use crate::policy::wire::{OwnHeader, Rendering};
 use crate::telemetry::labels::AttemptResult;
@@ -24,7 +23,6 @@ use crate::telemetry::metrics::Metrics;
 
 /// Calls tools over HTTP.
 pub struct WebhookExecutor {
-    resolver: Arc<dyn Resolve>,
     pool: Arc<Pool>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -65,13 +63,12 @@ struct Trace {
 impl WebhookExecutor {
     /// Puts an executor together; `jitter` gives a number in [0, 1).
     pub fn new(
-        resolver: Arc<dyn Resolve>,
         pool: Arc<Pool>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         jitter: fn() -> f64,
     ) -> Self {
-        Self { resolver, pool, clock, metrics, routes: Routes::default(), jitter }
+        Self { pool, clock, metrics, routes: Routes::default(), jitter }
     }
 
     async fn execute(&self, job: &Job<'_>) -> Executed {
@@ -110,7 +107,7 @@ impl WebhookExecutor {
             idempotency_key,
         };
         let own = own_headers(job)?;
-        let destination = self.routes.of(&self.pool, job.snapshot, tool);
+        let destination = self.routes.of(&self.pool, job.epoch, tool);
         Ok(Request { body: tool.profile.body(&rendering), rendering, own, destination })
     }
 

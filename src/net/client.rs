@@ -28,9 +28,11 @@ const MAX_HEADERS: usize = 64;
 /// Most bytes in an answer's head, and the size of hyper's buffers.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// What is sent: always a POST.
+/// What is sent.
 #[derive(Debug)]
 pub struct Outbound {
+    /// POST to a tool.
+    pub method: Method,
     /// The request target, origin form.
     pub path_and_query: Uri,
     /// Every header line, in order, `Host` and `Content-Length` too.
@@ -198,7 +200,7 @@ impl HttpConnection {
         let begun = clock.now();
         self.meter.begin();
         let mut request = Request::new(Full::new(outbound.body));
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = outbound.method;
         *request.uri_mut() = outbound.path_and_query;
         *request.headers_mut() = outbound.headers;
         case.apply(request.extensions_mut());

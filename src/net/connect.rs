@@ -102,6 +102,11 @@ impl ConnectError {
     pub fn new(kind: ConnectErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
+
+    /// A stream on which no HTTP can be begun.
+    pub fn not_http(error: &hyper::Error) -> Self {
+        Self::new(ConnectErrorKind::Connect, error.to_string())
+    }
 }
 
 /// The real connector: TCP, and TLS where the scheme asks for it.

@@ -45,6 +45,15 @@ pub struct PoolEvents {
     pub open: AtomicU64,
 }
 
+/// How a tool's server is reached and how its connections are kept, in one configuration.
+#[derive(Clone)]
+pub struct Way {
+    /// Opens connections.
+    pub connect: Arc<dyn Connect>,
+    /// Keeps them.
+    pub settings: PoolSettings,
+}
+
 /// Where one tool's connections of one snapshot are kept. Dropping the last handle closes what is idle.
 #[derive(Debug, Clone)]
 pub struct Route(Arc<Site>);
@@ -60,8 +69,6 @@ pub enum Freshness {
 
 /// The pool.
 pub struct Pool {
-    settings: PoolSettings,
-    connect: Arc<dyn Connect>,
     clock: Arc<dyn Clock>,
     events: Arc<PoolEvents>,
     registry: Mutex<Registry>,
@@ -79,10 +86,10 @@ struct Registry {
 /// Tool id, name and port.
 type EndpointKey = (String, Host, u16);
 
-/// The key of a connection is where it lies: tool, endpoint and generation by its site, the address with it.
+/// The key of a connection is where it lies: tool, endpoint and configuration by its site, the address with it.
 struct Site {
     endpoint: Endpoint,
-    generation: u64,
+    way: Way,
     case: HeaderCase,
     trust: Arc<Trust>,
     shelf: Mutex<Shelf>,
@@ -136,7 +143,7 @@ impl Drop for Open {
 
 impl fmt::Debug for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Site({}, generation {})", self.endpoint, self.generation)
+        write!(f, "Site({})", self.endpoint)
     }
 }
 
@@ -148,15 +155,9 @@ impl fmt::Debug for Pool {
 
 impl Pool {
     /// An empty pool.
-    pub fn new(
-        settings: PoolSettings,
-        connect: Arc<dyn Connect>,
-        clock: Arc<dyn Clock>,
-    ) -> Arc<Self> {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let bell = Arc::new(Bell::default());
         Arc::new(Self {
-            settings,
-            connect,
             clock,
             events: Arc::default(),
             registry: Mutex::default(),
@@ -165,14 +166,8 @@ impl Pool {
         })
     }
 
-    /// A route for one tool of one snapshot (`generation`), made once; `case` is the spelling of its header names.
-    pub fn route(
-        &self,
-        tool_id: &str,
-        endpoint: &Endpoint,
-        generation: u64,
-        case: HeaderCase,
-    ) -> Route {
+    /// A route for one tool of one snapshot, made once; `case` is the spelling of its header names.
+    pub fn route(&self, tool_id: &str, endpoint: &Endpoint, case: HeaderCase, way: Way) -> Route {
         let mut registry = locked(&self.registry);
         registry.sites.retain(|site| site.strong_count() > 0);
         registry.trust.retain(|_, trust| trust.strong_count() > 0);
@@ -181,7 +176,7 @@ impl Pool {
         let trust = remembered.unwrap_or_default();
         registry.trust.insert(key, Arc::downgrade(&trust));
         let endpoint = endpoint.clone();
-        let site = Arc::new(Site { endpoint, generation, case, trust, shelf: Mutex::default() });
+        let site = Arc::new(Site { endpoint, way, case, trust, shelf: Mutex::default() });
         registry.sites.push(Arc::downgrade(&site));
         Route(site)
     }
@@ -203,7 +198,7 @@ impl Pool {
         }
         if freshness == Freshness::Any && self.reuses(site) {
             while let Some(mut pooled) = site.take(vetted) {
-                if self.is_over(&pooled) || !rules.still_allowed(admitted, &pooled.address) {
+                if self.is_over(site, &pooled) || !rules.still_allowed(admitted, &pooled.address) {
                     count(&self.events.evicted);
                 } else if self.survives(pooled.http.poll_idle(Waker::noop())) {
                     count(&self.events.reused);
@@ -220,14 +215,14 @@ impl Pool {
         vetted: &[VettedAddr],
         deadline: Instant,
     ) -> Result<Lease, ConnectError> {
-        let connected = self.connect.connect(vetted, &site.endpoint, deadline).await?;
+        let connected = site.way.connect.connect(vetted, &site.endpoint, deadline).await?;
         let open = Open::new(&self.events);
         count(&self.events.new);
         let timings = DialTimings { connect: connected.connect, tls: connected.tls };
         let encrypted = site.endpoint.scheme() == Scheme::Https;
         let http = HttpConnection::open(connected.stream, encrypted)
             .await
-            .map_err(|error| ConnectError::new(ConnectErrorKind::Connect, error.to_string()))?;
+            .map_err(|error| ConnectError::not_http(&error))?;
         let opened = self.clock.now();
         let pooled = Pooled {
             http,
@@ -252,7 +247,7 @@ impl Pool {
     }
 
     fn reuses(&self, site: &Site) -> bool {
-        match self.settings.reuse {
+        match site.way.settings.reuse {
             Reuse::Always => true,
             Reuse::Auto => locked(&site.trust.0).is_none_or(|until| until <= self.clock.now()),
             Reuse::Never => false,
@@ -260,10 +255,9 @@ impl Pool {
     }
 
     /// Whether the time of a kept connection is over.
-    fn is_over(&self, pooled: &Pooled) -> bool {
-        let now = self.clock.now();
-        now - pooled.idle_since >= self.settings.idle_timeout
-            || now - pooled.opened >= self.settings.max_age
+    fn is_over(&self, site: &Site, pooled: &Pooled) -> bool {
+        let (now, settings) = (self.clock.now(), &site.way.settings);
+        now - pooled.idle_since >= settings.idle_timeout || now - pooled.opened >= settings.max_age
     }
 
     /// Counts the end of a kept connection that its peer closed or spoiled.
@@ -278,10 +272,10 @@ impl Pool {
 
     /// Takes a connection back after a whole answer.
     fn give_back(&self, site: &Site, mut pooled: Pooled) {
-        let now = self.clock.now();
+        let (now, settings) = (self.clock.now(), &site.way.settings);
         if !self.reuses(site)
             || pooled.exchanges >= MAX_EXCHANGES
-            || now - pooled.opened >= self.settings.max_age
+            || now - pooled.opened >= settings.max_age
         {
             return;
         }
@@ -293,10 +287,10 @@ impl Pool {
         }
         let mut oldest = None;
         let mut shelf = locked(&site.shelf);
-        if shelf.retired || self.settings.max_idle_per_host == 0 {
+        if shelf.retired || settings.max_idle_per_host == 0 {
             return;
         }
-        if shelf.idle.len() >= self.settings.max_idle_per_host {
+        if shelf.idle.len() >= settings.max_idle_per_host {
             oldest = Some(shelf.idle.remove(0));
         }
         shelf.idle.push(pooled);
@@ -322,24 +316,22 @@ impl Pool {
         }
     }
 
-    /// Closes what is idle of older snapshots than `generation`; what is in use is closed when it comes back.
-    pub fn close_older_than(&self, generation: u64) {
-        self.retire(|site| site.generation < generation);
+    /// Closes what is idle of a route that is no longer used; what is in use is closed when it comes back.
+    pub fn retire(&self, route: &Route) {
+        self.close(&route.0);
     }
 
     /// Closes everything that is idle; what is in use is closed when it comes back.
     pub fn close_all(&self) {
-        self.retire(|_| true);
+        self.sites().iter().for_each(|site| self.close(site));
     }
 
-    fn retire(&self, which: impl Fn(&Site) -> bool) {
-        for site in self.sites().iter().filter(|site| which(site)) {
-            let mut shelf = locked(&site.shelf);
-            shelf.retired = true;
-            let closed = std::mem::take(&mut shelf.idle);
-            drop(shelf);
-            closed.iter().for_each(|_| count(&self.events.evicted));
-        }
+    fn close(&self, site: &Site) {
+        let mut shelf = locked(&site.shelf);
+        shelf.retired = true;
+        let closed = std::mem::take(&mut shelf.idle);
+        drop(shelf);
+        closed.iter().for_each(|_| count(&self.events.evicted));
     }
 
     fn sites(&self) -> Vec<Arc<Site>> {
@@ -367,7 +359,7 @@ impl Pool {
             let mut closed = Vec::new();
             let mut shelf = locked(&site.shelf);
             for mut pooled in std::mem::take(&mut shelf.idle) {
-                if self.is_over(&pooled) {
+                if self.is_over(&site, &pooled) {
                     count(&self.events.evicted);
                     closed.push(pooled);
                 } else if self.survives(pooled.http.poll_idle(&self.waker)) {

@@ -67,7 +67,8 @@ pub fn router(state: ApiState) -> Router {
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let gateway = &state.gateway;
-    let snapshot = gateway.snapshot();
+    let epoch = gateway.epoch();
+    let snapshot = &epoch.snapshot;
     let (parts, body) = request.into_parts();
     let now = gateway.clock().unix_ms().div_euclid(1000);
     let api = &snapshot.listeners.api;
@@ -87,7 +88,7 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
         return Err(draining());
     }
     let call = parse_call(&bytes)?;
-    let ended = gateway.call(snapshot, caller, call).await?;
+    let ended = gateway.call(epoch.clone(), caller, call).await?;
     // A failing tool is not a failing request: every final state is a 200.
     Ok(json_text(StatusCode::OK, outcome::write(&ended)))
 }

@@ -1,34 +1,30 @@
 //! Every metric, one field each, one registry (contract, section 10).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
-use crate::model::outcome::{CallOutcome, Effect, FailureCode, Fault, Status};
+use crate::model::outcome::{CallOutcome, Effect, FailureCode};
 use crate::telemetry::labels::{AttemptResult, ListenerName, Phase, RetryReason};
 use crate::telemetry::maker::Maker;
 use crate::telemetry::readings::Readings;
+use crate::telemetry::tool_metrics::{ToolMetrics, call_labels};
+use crate::telemetry::vectors::Vectors;
 
 /// The label of calls to a tool that does not exist: no label value ever comes from a request.
 pub const UNKNOWN_TOOL: &str = "_unknown";
 /// The label of every tool where the label is folded away.
 const FOLDED: &str = "";
 
-const CALL_SECONDS: &[f64] = &[
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
-];
 const PHASE_SECONDS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 const OVERHEAD_SECONDS: &[f64] =
     &[0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0016, 0.0032, 0.0064, 0.0128, 0.05, 0.25, 1.0];
-const BYTES: &[f64] =
-    &[256.0, 1024.0, 4096.0, 16384.0, 32768.0, 65536.0, 131_072.0, 262_144.0, 1_048_576.0];
 
 /// What is fixed about a tool, for its series.
 #[derive(Debug, Clone)]
@@ -39,23 +35,6 @@ pub struct ToolLabels<'a> {
     pub effect: Effect,
     /// How many signing keys go out.
     pub signing_keys: usize,
-}
-
-/// The series of one tool, looked up once a call.
-#[derive(Debug)]
-pub struct ToolMetrics {
-    label: String,
-    ok: IntCounter,
-    duration: Histogram,
-    attempts: [IntCounter; AttemptResult::ALL.len()],
-    attempt_duration: Histogram,
-    retries: [IntCounter; RetryReason::ALL.len()],
-    response_bytes: Histogram,
-    truncated: IntCounter,
-    redirects: IntCounter,
-    address_ok: IntCounter,
-    policy_allow: IntCounter,
-    certificate_expiry: AtomicI64,
 }
 
 /// All metrics.
@@ -114,113 +93,13 @@ impl Copied {
     }
 }
 
-struct Vectors {
-    calls: IntCounterVec,
-    call_duration: HistogramVec,
-    attempts: IntCounterVec,
-    attempt_duration: HistogramVec,
-    retries: IntCounterVec,
-    response_bytes: HistogramVec,
-    truncated: IntCounterVec,
-    argument_failures: IntCounterVec,
-    policy_decisions: IntCounterVec,
-    shadow_disagreements: IntCounterVec,
-    dns_lookups: IntCounterVec,
-    address_decisions: IntCounterVec,
-    redirects: IntCounterVec,
-    certificate_expiry: IntGaugeVec,
-    signing_keys: IntGaugeVec,
-    http_requests: IntCounterVec,
-    config_info: GaugeVec,
-    build_info: GaugeVec,
-}
-
 impl Metrics {
     /// Makes all metrics; `per_tool: false` folds the tool label away.
     pub fn new(per_tool: bool) -> Self {
         let registry = Registry::new();
         let make = Maker(&registry);
-        let tool = &["tool"];
         let unknown = if per_tool { UNKNOWN_TOOL } else { FOLDED };
-        let vectors = Vectors {
-            calls: make.counters(
-                "calls_total",
-                "Finished calls.",
-                &["tool", "status", "code", "fault"],
-            ),
-            call_duration: make.histograms(
-                "call_duration_seconds",
-                "Time from asked for to ended.",
-                CALL_SECONDS,
-                tool,
-            ),
-            attempts: make.counters(
-                "attempts_total",
-                "Attempts by how they ended.",
-                &["tool", "result"],
-            ),
-            attempt_duration: make.histograms(
-                "attempt_duration_seconds",
-                "Time of one attempt.",
-                CALL_SECONDS,
-                tool,
-            ),
-            retries: make.counters(
-                "retries_total",
-                "Attempts after the first, by reason.",
-                &["tool", "reason"],
-            ),
-            response_bytes: make.histograms(
-                "response_bytes",
-                "Bytes of an answer that were read.",
-                BYTES,
-                tool,
-            ),
-            truncated: make.counters("responses_truncated_total", "Answers that were cut.", tool),
-            argument_failures: make.counters(
-                "argument_failures_total",
-                "Problems in arguments, by schema keyword.",
-                &["tool", "keyword"],
-            ),
-            policy_decisions: make.counters(
-                "policy_decisions_total",
-                "Decisions of policies.",
-                &["tool", "effect", "mode"],
-            ),
-            shadow_disagreements: make.counters(
-                "policy_shadow_disagreements_total",
-                "Calls that a candidate would have decided otherwise.",
-                tool,
-            ),
-            dns_lookups: make.counters("dns_lookups_total", "Lookups by result.", &["result"]),
-            address_decisions: make.counters(
-                "address_decisions_total",
-                "Decisions on hosts and addresses.",
-                &["tool", "verdict", "code", "mode"],
-            ),
-            redirects: make.counters(
-                "redirects_refused_total",
-                "Redirects that were not followed.",
-                tool,
-            ),
-            certificate_expiry: make.gauges(
-                "upstream_certificate_expiry_timestamp_seconds",
-                "When the tool's certificate ends, in Unix time.",
-                tool,
-            ),
-            signing_keys: make.gauges(
-                "signing_keys_active",
-                "Keys that sign a tool's calls.",
-                tool,
-            ),
-            http_requests: make.counters(
-                "http_requests_total",
-                "Requests to Sortie's own listeners.",
-                &["listener", "code"],
-            ),
-            config_info: make.infos("config_info", "The configuration in force.", &["hash"]),
-            build_info: make.infos("build_info", "This build.", &["version", "revision", "rustc"]),
-        };
+        let vectors = Vectors::new(&make);
         let phase_seconds = make.histograms(
             "phase_duration_seconds",
             "Time of the parts of an attempt.",
@@ -424,40 +303,6 @@ impl Metrics {
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Metrics")
-    }
-}
-
-impl ToolMetrics {
-    fn new(vectors: &Vectors, label: &str) -> Self {
-        for code in FailureCode::ALL {
-            vectors.calls.with_label_values(&call_labels(label, Err(*code)));
-        }
-        let one = &[label];
-        Self {
-            ok: vectors.calls.with_label_values(&call_labels(label, Ok(()))),
-            duration: vectors.call_duration.with_label_values(one),
-            attempts: AttemptResult::ALL
-                .map(|result| vectors.attempts.with_label_values(&[label, result.as_str()])),
-            attempt_duration: vectors.attempt_duration.with_label_values(one),
-            retries: RetryReason::ALL
-                .map(|reason| vectors.retries.with_label_values(&[label, reason.as_str()])),
-            response_bytes: vectors.response_bytes.with_label_values(one),
-            truncated: vectors.truncated.with_label_values(one),
-            redirects: vectors.redirects.with_label_values(one),
-            address_ok: vectors
-                .address_decisions
-                .with_label_values(&[label, "allow", "ok", "enforce"]),
-            policy_allow: vectors.policy_decisions.with_label_values(&[label, "allow", "enforce"]),
-            certificate_expiry: AtomicI64::new(i64::MAX),
-            label: label.to_owned(),
-        }
-    }
-}
-
-fn call_labels(tool: &str, ended: Result<(), FailureCode>) -> [&str; 4] {
-    match ended {
-        Ok(()) => [tool, Status::Succeeded.as_str(), "ok", Fault::None.as_str()],
-        Err(code) => [tool, code.status().as_str(), code.as_str(), code.fault().as_str()],
     }
 }
 

@@ -1,7 +1,7 @@
 //! One attempt: name to checked addresses, to a connection, to a signed request, to an answer.
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 use tokio::time::{Instant, timeout_at};
 
 use crate::exec::Job;
@@ -76,13 +76,13 @@ impl WebhookExecutor {
         window: Window,
         trace: &mut Trace,
     ) -> Result<Target<'a>, AttemptFailure> {
-        let rules = &job.snapshot.egress;
+        let rules = &job.epoch.snapshot.egress;
         let tool = job.tool.name.as_str();
         // What shadow mode let pass here is told by `vet`, which repeats it: one decision, one count.
         let admitted = rules.admit(tool, &job.tool.endpoint, at_ms.div_euclid(1000)).verdict;
         let admitted = admitted.map_err(|refusal| self.refused(job, &refusal))?;
         let begun = self.clock.now();
-        let resolved = self.lookup(&admitted, window).await;
+        let resolved = self.lookup(job, &admitted, window).await;
         self.spent_upstream(begun, trace);
         let vetted = self.decided(job, rules.vet(&admitted, &resolved?.answers))?;
         Ok(Target { admitted, vetted })
@@ -103,7 +103,7 @@ impl WebhookExecutor {
             &request.destination.route,
             &target.admitted,
             &target.vetted,
-            &job.snapshot.egress,
+            &job.epoch.snapshot.egress,
             freshness,
             window.deadline,
         );
@@ -123,10 +123,12 @@ impl WebhookExecutor {
 
     async fn lookup(
         &self,
+        job: &Job<'_>,
         admitted: &Admitted<'_>,
         window: Window,
     ) -> Result<Resolved, AttemptFailure> {
-        let looked_up = timeout_at(window.deadline, self.resolver.lookup(admitted)).await;
+        let looked_up =
+            timeout_at(window.deadline, job.epoch.network.resolver.lookup(admitted)).await;
         let Ok(looked_up) = looked_up else {
             self.metrics.lookup("timeout");
             return Err(AttemptFailure::too_late(Phase::Dns, window.allowed));
@@ -196,6 +198,7 @@ impl WebhookExecutor {
             .headers(&request.rendering, &request.own, &request.body, tool.signing.at(t), t)
             .map_err(|error| AttemptFailure::internal(error.to_string()))?;
         Ok(Outbound {
+            method: Method::POST,
             path_and_query: request.destination.target.clone(),
             headers: headers.0,
             body: request.body.clone(),

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use crate::config::snapshot::{Snapshot, Tool};
+use crate::config::snapshot::Tool;
+use crate::net::epoch::Epoch;
 use crate::net::header_case::HeaderCase;
 use crate::net::pool::{Pool, Route};
 use crate::policy::wire::OwnHeader;
@@ -27,8 +28,8 @@ impl Routes {
     ///
     /// A call that began on an older configuration than the newest one seen gets a route of its own, so that it neither
     /// takes nor leaves connections of the newer one.
-    pub(super) fn of(&self, pool: &Pool, snapshot: &Snapshot, tool: &Tool) -> Arc<Destination> {
-        let of_this = |known: &&Arc<Destination>| known.generation == snapshot.generation;
+    pub(super) fn of(&self, pool: &Pool, epoch: &Epoch, tool: &Tool) -> Arc<Destination> {
+        let of_this = |known: &&Arc<Destination>| known.generation == epoch.snapshot.generation;
         let known = self.0.read().expect("no panic holds this lock");
         if let Some(known) = known.get(&tool.id).filter(of_this) {
             return known.clone();
@@ -40,8 +41,8 @@ impl Routes {
         if let Some(known) = known.filter(of_this) {
             return known.clone();
         }
-        let is_newest = known.is_none_or(|known| known.generation < snapshot.generation);
-        let made = Arc::new(make(pool, snapshot.generation, tool));
+        let is_newest = known.is_none_or(|known| known.generation < epoch.snapshot.generation);
+        let made = Arc::new(make(pool, epoch, tool));
         if is_newest {
             newest.insert(tool.id.clone(), made.clone());
         }
@@ -49,15 +50,15 @@ impl Routes {
     }
 }
 
-fn make(pool: &Pool, generation: u64, tool: &Tool) -> Destination {
+fn make(pool: &Pool, epoch: &Epoch, tool: &Tool) -> Destination {
     let configured = tool.headers.iter().map(OwnHeader::spelling);
     let own = configured.chain(tool.accept_credentials.iter().map(String::as_str));
     let names = tool.profile.header_spelling(own);
     let case = HeaderCase::capture(&names).expect("the configuration checked the header names");
     let target = tool.endpoint.path_and_query().parse().expect("an endpoint's target is a URI");
     Destination {
-        route: pool.route(&tool.id, &tool.endpoint, generation, case),
+        route: pool.route(&tool.id, &tool.endpoint, case, epoch.network.way(tool)),
         target,
-        generation,
+        generation: epoch.snapshot.generation,
     }
 }

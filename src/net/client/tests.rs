@@ -36,7 +36,8 @@ fn request(names: &[&str], body: &'static str) -> Outbound {
         let value = HeaderValue::from_str(&value).unwrap();
         headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
     }
-    Outbound { path_and_query: "/a?b=c".parse().unwrap(), headers, body: body.into() }
+    let path_and_query = "/a?b=c".parse().unwrap();
+    Outbound { method: Method::POST, path_and_query, headers, body: body.into() }
 }
 
 fn deadline(milliseconds: u64) -> Instant {
@@ -374,7 +375,8 @@ async fn a_peer_that_never_reads_meets_the_deadline() {
     let (mut http, peer) = sockets().await;
     let body: Bytes = vec![b'x'; 16 << 20].into();
     let headers = HeaderMap::from_iter([(CONTENT_LENGTH, body.len().into())]);
-    let sent = Outbound { path_and_query: "/".parse().unwrap(), headers, body };
+    let path_and_query = "/".parse().unwrap();
+    let sent = Outbound { method: Method::POST, path_and_query, headers, body };
     let case = HeaderCase::capture(&["Content-Length"]).unwrap();
     let error = http.exchange(sent, &case, LIMITS, deadline(100), &SystemClock).await.unwrap_err();
     assert_refused("stuck", &error, ExchangeErrorKind::Timeout(Phase::FirstByte), None);
@@ -386,7 +388,8 @@ async fn an_answer_to_half_a_request_is_taken_but_the_connection_is_not() {
     let (mut http, mut peer) = sockets().await;
     let body: Bytes = vec![b'x'; 16 << 20].into();
     let headers = HeaderMap::from_iter([(CONTENT_LENGTH, body.len().into())]);
-    let sent = Outbound { path_and_query: "/".parse().unwrap(), headers, body };
+    let path_and_query = "/".parse().unwrap();
+    let sent = Outbound { method: Method::POST, path_and_query, headers, body };
     let case = HeaderCase::capture(&["Content-Length"]).unwrap();
     let script = async {
         let mut some = [0; 512];

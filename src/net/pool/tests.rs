@@ -118,6 +118,7 @@ struct Bench {
     pool: Arc<Pool>,
     target: Target,
     route: Route,
+    way: Way,
 }
 
 fn settings() -> PoolSettings {
@@ -136,10 +137,11 @@ impl Bench {
 
     fn over(server: &Server, settings: PoolSettings, scheme: &str, authority: &Authority) -> Self {
         let connect = authority.connector(Duration::from_secs(2));
-        let pool = Pool::new(settings, Arc::new(connect), Arc::new(SystemClock));
+        let pool = Pool::new(Arc::new(SystemClock));
+        let way = Way { connect: Arc::new(connect), settings };
         let target = Target::new(scheme, NAME, server.port);
-        let route = pool.route("tl_a", &target.endpoint, 1, case());
-        Self { pool, target, route }
+        let route = pool.route("tl_a", &target.endpoint, case(), way.clone());
+        Self { pool, target, route, way }
     }
 
     async fn lease(&self, route: &Route, lasts: &[u8], freshness: Freshness) -> Lease {
@@ -190,7 +192,8 @@ fn outbound() -> Outbound {
     let host = (http::header::HOST, "tool.example".parse().unwrap());
     let length = (http::header::CONTENT_LENGTH, 2.into());
     let headers = HeaderMap::from_iter([host, length]);
-    Outbound { path_and_query: "/a".parse().unwrap(), headers, body: "{}".into() }
+    let path_and_query = "/a".parse().unwrap();
+    Outbound { method: http::Method::POST, path_and_query, headers, body: "{}".into() }
 }
 
 #[tokio::test]
@@ -225,10 +228,10 @@ async fn tools_and_snapshots_never_share_a_connection() {
     let server = Server::start(&[&[Step::Answer(OK); 10]]).await;
     let bench = Bench::new(&server, settings());
     bench.ok().await;
-    for (tool, generation) in [("tl_b", 1), ("tl_a", 2)] {
-        let other = bench.pool.route(tool, &bench.target.endpoint, generation, case());
+    for tool in ["tl_b", "tl_a"] {
+        let other = bench.pool.route(tool, &bench.target.endpoint, case(), bench.way.clone());
         let (reused, answer) = bench.call_on(&other, Freshness::Any).await;
-        assert!(!reused && answer.is_ok(), "{tool} {generation}");
+        assert!(!reused && answer.is_ok(), "{tool}");
     }
     assert!(bench.ok().await, "the first one is still there");
     assert_eq!(server.dials(), 3);
@@ -334,11 +337,11 @@ async fn an_endpoint_that_breaks_a_kept_connection_gets_fresh_ones() {
     assert_eq!((reused, broken.kind, broken.sent), (true, ExchangeErrorKind::Closed, true));
     assert_eq!([bench.ok().await, bench.ok().await], [false, false]);
     // The memory is older than the snapshot.
-    let renewed = bench.pool.route("tl_a", &bench.target.endpoint, 2, case());
+    let renewed = bench.pool.route("tl_a", &bench.target.endpoint, case(), bench.way.clone());
     bench.call_on(&renewed, Freshness::Any).await.1.unwrap();
     assert!(!bench.call_on(&renewed, Freshness::Any).await.0);
     // Another tool at the same place is another matter.
-    let other = bench.pool.route("tl_b", &bench.target.endpoint, 2, case());
+    let other = bench.pool.route("tl_b", &bench.target.endpoint, case(), bench.way.clone());
     bench.call_on(&other, Freshness::Any).await.1.unwrap();
     assert!(bench.call_on(&other, Freshness::Any).await.0);
 }
@@ -395,13 +398,12 @@ async fn a_reload_closes_what_is_idle_and_what_comes_back() {
     let bench = Bench::new(&server, settings());
     bench.ok().await;
     let busy = bench.lease(&bench.route, &[1], Freshness::Fresh).await;
-    bench.pool.close_older_than(1);
     assert_eq!(bench.events(), [2, 0, 0, 0, 2]);
-    bench.pool.close_older_than(2);
+    bench.pool.retire(&bench.route);
     assert_eq!(bench.events(), [2, 0, 1, 0, 1]);
     busy.exchange(outbound(), LIMITS, soon(2000)).await.unwrap();
     assert_eq!(bench.events()[4], 0);
-    let kept = bench.pool.route("tl_a", &bench.target.endpoint, 2, case());
+    let kept = bench.pool.route("tl_a", &bench.target.endpoint, case(), bench.way.clone());
     bench.call_on(&kept, Freshness::Any).await.1.unwrap();
     bench.pool.close_all();
     assert_eq!(bench.events()[4], 0);

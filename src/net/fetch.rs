@@ -1,0 +1,73 @@
+//! One request to a place that the configuration names besides the tools (a token endpoint, a key set): the same name and
+//! address rules, one connection pinned to a checked address, no redirect, one deadline, one bound.
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::clock::Clock;
+use crate::net::client::{ExchangeError, HttpConnection, Outbound, RawAnswer, ReadLimits};
+use crate::net::connect::ConnectError;
+use crate::net::epoch::Epoch;
+use crate::net::header_case::HeaderCase;
+use crate::net::resolve::ResolveError;
+use crate::policy::address::Refusal;
+use crate::policy::endpoint::{Endpoint, Scheme};
+
+/// Where to, for whom, and how much of it.
+#[derive(Debug)]
+pub struct Fetch<'a> {
+    /// The name by which exceptions of the egress rules know the asker.
+    pub asker: &'a str,
+    /// The place.
+    pub endpoint: &'a Endpoint,
+    /// What is sent; its header names go out in this spelling.
+    pub outbound: Outbound,
+    /// The spelling.
+    pub case: &'a HeaderCase,
+    /// Bound on the body of any answer.
+    pub limit: usize,
+    /// When it must be over.
+    pub deadline: Instant,
+}
+
+/// Why nothing was fetched. The texts are the operator's: they name addresses.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The exchange broke.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// The host or an address of it is not allowed.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The name has no address.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// The deadline came before there was a connection.
+    #[error("no connection before the deadline")]
+    TooLate,
+}
+
+/// Fetches over a connection of its own. Any status is an answer; a redirect is one that is not followed.
+pub async fn fetch(
+    epoch: &Epoch,
+    fetch: Fetch<'_>,
+    clock: &dyn Clock,
+) -> Result<RawAnswer, FetchError> {
+    let rules = &epoch.snapshot.egress;
+    let now = clock.unix_ms().div_euclid(1000);
+    let admitted = rules.admit(fetch.asker, fetch.endpoint, now).verdict;
+    let admitted = admitted.map_err(FetchError::Refused)?;
+    let looked_up = timeout_at(fetch.deadline, epoch.network.resolver.lookup(&admitted)).await;
+    let resolved = looked_up.map_err(|_| FetchError::TooLate)??;
+    let vetted = rules.vet(&admitted, &resolved.answers).verdict.map_err(FetchError::Refused)?;
+    let connect = &epoch.network.connect;
+    let connected = connect.connect(&vetted, fetch.endpoint, fetch.deadline).await?;
+    let encrypted = fetch.endpoint.scheme() == Scheme::Https;
+    let opened = HttpConnection::open(connected.stream, encrypted).await;
+    let mut http = opened.map_err(|error| ConnectError::not_http(&error))?;
+    let limits =
+        ReadLimits { result_limit: fetch.limit, error_limit: fetch.limit, wants_body: |_, _| true };
+    Ok(http.exchange(fetch.outbound, fetch.case, limits, fetch.deadline, clock).await?)
+}

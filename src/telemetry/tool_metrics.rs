@@ -1,0 +1,62 @@
+//! The series of one tool, looked up once and counted without a search.
+
+use std::sync::atomic::AtomicI64;
+
+use prometheus::{Histogram, IntCounter};
+
+use crate::model::outcome::{FailureCode, Fault, Status};
+use crate::telemetry::labels::{AttemptResult, RetryReason};
+use crate::telemetry::vectors::Vectors;
+
+/// The series of one tool, looked up once a call.
+#[derive(Debug)]
+pub struct ToolMetrics {
+    pub(super) label: String,
+    pub(super) ok: IntCounter,
+    pub(super) duration: Histogram,
+    pub(super) attempts: [IntCounter; AttemptResult::ALL.len()],
+    pub(super) attempt_duration: Histogram,
+    pub(super) retries: [IntCounter; RetryReason::ALL.len()],
+    pub(super) response_bytes: Histogram,
+    pub(super) truncated: IntCounter,
+    pub(super) redirects: IntCounter,
+    pub(super) address_ok: IntCounter,
+    pub(super) policy_allow: IntCounter,
+    pub(super) certificate_expiry: AtomicI64,
+}
+
+impl ToolMetrics {
+    /// Makes them, all at 0.
+    pub(super) fn new(vectors: &Vectors, label: &str) -> Self {
+        for code in FailureCode::ALL {
+            vectors.calls.with_label_values(&call_labels(label, Err(*code)));
+        }
+        let one = &[label];
+        Self {
+            ok: vectors.calls.with_label_values(&call_labels(label, Ok(()))),
+            duration: vectors.call_duration.with_label_values(one),
+            attempts: AttemptResult::ALL
+                .map(|result| vectors.attempts.with_label_values(&[label, result.as_str()])),
+            attempt_duration: vectors.attempt_duration.with_label_values(one),
+            retries: RetryReason::ALL
+                .map(|reason| vectors.retries.with_label_values(&[label, reason.as_str()])),
+            response_bytes: vectors.response_bytes.with_label_values(one),
+            truncated: vectors.truncated.with_label_values(one),
+            redirects: vectors.redirects.with_label_values(one),
+            address_ok: vectors
+                .address_decisions
+                .with_label_values(&[label, "allow", "ok", "enforce"]),
+            policy_allow: vectors.policy_decisions.with_label_values(&[label, "allow", "enforce"]),
+            certificate_expiry: AtomicI64::new(i64::MAX),
+            label: label.to_owned(),
+        }
+    }
+}
+
+/// The labels of a finished call.
+pub(super) fn call_labels(tool: &str, ended: Result<(), FailureCode>) -> [&str; 4] {
+    match ended {
+        Ok(()) => [tool, Status::Succeeded.as_str(), "ok", Fault::None.as_str()],
+        Err(code) => [tool, code.status().as_str(), code.as_str(), code.fault().as_str()],
+    }
+}
