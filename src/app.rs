@@ -13,9 +13,11 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::snapshot::{Bind, Shutdown, Snapshot, Tool, Unavailable};
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
+use crate::limits::Limits;
 use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::pool::Pool;
 use crate::net::tls::warm_up;
+use crate::policy::breaker::State;
 use crate::serve::calls::{self, ApiState};
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
@@ -82,7 +84,7 @@ impl App {
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let api_listener = bind_api(&snapshot).await?;
-        let telemetry_bind = Bind::Tcp(snapshot.listeners.telemetry);
+        let telemetry_bind = Bind::Tcp(snapshot.listeners.telemetry.address);
         let telemetry_listener =
             Listener::bind(ListenerName::Telemetry, &telemetry_bind, TELEMETRY_LIMITS).await?;
         let bound: Vec<SocketAddr> =
@@ -111,9 +113,12 @@ impl App {
             metrics.clone(),
             rand::random,
         ));
+        let limits = Arc::new(Limits::new(clock.clone(), metrics.clone()));
+        limits.configure(snapshot);
         let shutdown = snapshot.shutdown.clone();
         let (_, epochs) = watch::channel(epoch);
-        let gateway = Arc::new(Gateway::new(epochs, webhook, clock.clone(), metrics.clone(), log));
+        let gateway =
+            Arc::new(Gateway::new(epochs, webhook, limits, clock.clone(), metrics.clone(), log));
 
         let readiness = Arc::new(Readiness::default());
         let means = Means { metrics: metrics.clone(), readiness: readiness.clone(), clock };
@@ -235,6 +240,10 @@ impl Readings for Counts {
         let now = self.gateway.clock().unix_ms().div_euclid(1000);
         self.gateway.epoch().snapshot.egress.exceptions_in_force(now).len()
     }
+
+    fn circuits(&self) -> Vec<(String, Option<State>)> {
+        self.gateway.limits().circuits()
+    }
 }
 
 async fn bind_api(snapshot: &Snapshot) -> Result<Listener, BindError> {
@@ -249,11 +258,7 @@ async fn bind_api(snapshot: &Snapshot) -> Result<Listener, BindError> {
 
 /// The TCP addresses as the file has them.
 fn configured(snapshot: &Snapshot) -> Vec<SocketAddr> {
-    let api = match snapshot.listeners.api.bind {
-        Bind::Tcp(address) => Some(address),
-        Bind::Unix { .. } => None,
-    };
-    api.into_iter().chain([snapshot.listeners.telemetry]).collect()
+    snapshot.listeners.addresses().collect()
 }
 
 /// Shows a configuration in the metrics, and its exceptions in the log.

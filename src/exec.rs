@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock::BoxFuture;
 use crate::config::snapshot::Tool;
+use crate::limits::permit::Permit;
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, Success};
@@ -30,6 +31,8 @@ pub struct Job<'a> {
     pub call: &'a ToolCall,
     /// Its arguments, which fit the tool's schema.
     pub arguments: &'a ValidArguments,
+    /// Its leave to call the tool.
+    pub permit: &'a Permit,
     /// When the whole call must be over.
     pub deadline: Instant,
     /// Whether somebody still waits for the outcome.

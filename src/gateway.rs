@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
 use crate::gateway::flight::{Caught, InFlight, Outliving};
+use crate::limits::Limits;
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{
@@ -35,6 +36,7 @@ const DEADLINE_SLACK: Duration = Duration::from_secs(15);
 pub struct Gateway {
     epochs: watch::Receiver<Arc<Epoch>>,
     webhook: Arc<dyn Executor>,
+    limits: Arc<Limits>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     log: LogSink,
@@ -77,17 +79,23 @@ impl Gateway {
     pub fn new(
         epochs: watch::Receiver<Arc<Epoch>>,
         webhook: Arc<dyn Executor>,
+        limits: Arc<Limits>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         log: LogSink,
     ) -> Self {
         let in_flight = InFlight::new(metrics.calls_in_flight.clone());
-        Self { epochs, webhook, clock, metrics, log, in_flight, cut_off: Flag::default() }
+        Self { epochs, webhook, limits, clock, metrics, log, in_flight, cut_off: Flag::default() }
     }
 
     /// The configuration in force.
     pub fn epoch(&self) -> Arc<Epoch> {
         self.epochs.borrow().clone()
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Arc<Limits> {
+        &self.limits
     }
 
     /// The clocks.
@@ -224,15 +232,28 @@ impl Gateway {
             return Err(Failure::not_sent(FailureCode::NotConfigured, reason.sentence()));
         }
 
-        // 6. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
+        // 6. It may be called now: pause, rate limits, places, circuit.
+        let permit = self.limits.admit(tool, caller, call)?;
+
+        // 7. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
         let bound = call.deadline.unwrap_or_else(|| default_deadline(tool)).min(LONGEST_DEADLINE);
         let deadline: Instant = self.clock.now() + bound;
-        let job = Job { epoch, tool, call, arguments: &arguments, deadline, presence, metrics };
+        let job = Job {
+            epoch,
+            tool,
+            call,
+            arguments: &arguments,
+            permit: &permit,
+            deadline,
+            presence,
+            metrics,
+        };
         let executed = self.webhook.run(&job).await;
         trail.attempts = executed.attempts;
         trail.started_at_ms = executed.started_at_ms;
         trail.idempotency_key = executed.idempotency_key;
         trail.upstream = executed.upstream;
+        permit.settle(&executed.ended);
         executed.ended
     }
 

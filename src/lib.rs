@@ -17,6 +17,8 @@ pub mod policy {
     pub mod address;
     pub mod answer;
     pub mod approval;
+    pub mod breaker;
+    pub mod budget;
     pub mod egress;
     pub mod egress_check;
     pub mod egress_code;
@@ -28,6 +30,7 @@ pub mod policy {
     pub mod names;
     pub mod ports;
     pub mod profile_fault;
+    pub mod quota;
     pub mod ranges;
     pub mod retry;
     pub mod schema;
@@ -39,6 +42,7 @@ pub mod policy {
     pub mod sign;
     pub mod template;
     pub mod truncate;
+    pub mod window;
     pub mod wire;
     pub mod wire_parts;
 }
@@ -51,13 +55,17 @@ pub mod config {
     pub mod given;
     pub mod keys;
     pub mod leaf;
+    pub mod limits;
+    pub mod listeners;
     pub mod parse;
     pub mod profile;
     pub mod raw;
     pub mod raw_auth;
     pub mod raw_egress;
+    pub mod raw_limits;
     pub mod raw_tool;
     pub mod read;
+    pub mod redact;
     pub mod runtime;
     pub mod snapshot;
     pub mod tools;
@@ -76,11 +84,13 @@ pub mod net {
     pub mod meter;
     pub mod pool;
     pub mod resolve;
+    pub mod shortage;
     #[cfg(test)]
     pub mod tests;
     pub mod tls;
 }
 pub mod clock;
+pub mod limits;
 pub mod source;
 /// Floor 3: what operators watch.
 pub mod telemetry {

@@ -1,5 +1,6 @@
 //! Listeners: accept, bound, serve, and close in order.
 
+pub mod admin;
 pub mod auth;
 mod bind;
 pub mod body;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
@@ -83,6 +84,7 @@ async fn serve(arguments: &Arguments) -> (u8, Option<LogWriter>) {
         Err(error) => return (fail(&format!("the log writer does not start: {error}")), None),
     };
     log::install(&snapshot.logging, &sink);
+    raise_descriptors(&snapshot);
     let code = match until_told(snapshot, &arguments.config, sink.clone(), &mut signals).await {
         End::Hurried => FAILED,
         End::Ordered(code) => {
@@ -96,6 +98,20 @@ async fn serve(arguments: &Arguments) -> (u8, Option<LogWriter>) {
         }
     };
     (code, Some(writer))
+}
+
+/// Raises the bound on descriptors to what the system lets it be: the listener's own bound on connections is the one that
+/// is meant, and a shell's is lower.
+fn raise_descriptors(snapshot: &Snapshot) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let bound = if raised.is_ok() { maximum } else { current };
+    let connections = snapshot.listeners.api.max_connections;
+    if bound.is_some_and(|bound| bound < u64::try_from(connections).unwrap_or(u64::MAX)) {
+        let message =
+            "The system allows fewer descriptors than the api listener's max_connections.";
+        tracing::warn!(descriptors = bound, max_connections = connections, message);
+    }
 }
 
 async fn until_told(snapshot: Snapshot, config: &Path, log: LogSink, signals: &mut Signals) -> End {

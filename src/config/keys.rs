@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::config::context::{Context, SecretProblem};
+use crate::config::context::{Context, SecretProblem, Source};
 use crate::config::given::{Given, OneOf};
 use crate::config::leaf::{Day, Verbatim};
 use crate::config::raw_auth::{RawAuth, RawKey, RawKeyValue, RawNoAuth, RawScope};
@@ -152,7 +152,17 @@ fn digest(context: &Context<'_>, raw: &RawKeyValue, node: NodeId) -> Option<KeyD
         return digest.map(KeyDigest);
     }
     let source = context.source(node, &raw.file, &raw.env)?;
-    match context.secret(node, &source) {
+    bearer(context, node, &source, "nobody can call with it")
+}
+
+/// Reads a bearer key and keeps its digest alone; `consequence` is what its absence means.
+pub fn bearer(
+    context: &Context<'_>,
+    node: NodeId,
+    source: &Source,
+    consequence: &str,
+) -> Option<KeyDigest> {
+    match context.secret(node, source) {
         Ok(key) => {
             let bytes = key.expose();
             if !bytes.iter().all(u8::is_ascii_graphic) {
@@ -170,7 +180,7 @@ fn digest(context: &Context<'_>, raw: &RawKeyValue, node: NodeId) -> Option<KeyD
             Some(KeyDigest::of(bytes))
         }
         Err(SecretProblem::Lookup(error)) => {
-            context.unreadable(node, &source, &error, "nobody can call with it");
+            context.unreadable(node, source, &error, consequence);
             None
         }
         Err(SecretProblem::Reported) => None,

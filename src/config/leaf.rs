@@ -11,6 +11,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::policy::quota::Rate;
+
 /// Units of a duration, in milliseconds.
 const DURATION_UNITS: &[(&str, u64)] =
     &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -46,6 +48,10 @@ pub struct Day {
 /// A moment, in Unix seconds: `2026-12-01T00:00:00Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(pub i64);
+
+/// A rate: `60/min`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateText(pub Rate);
 
 /// Reads `<digits><unit>`.
 fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -182,6 +188,14 @@ leaf!(
     {"type": "string", "format": "date-time"}
 );
 
+leaf!(
+    RateText,
+    "a rate such as `60/min`; the units are s, min, h and day, and 100000 is the most",
+    |text| Rate::parse(text).map(RateText),
+    |_| None,
+    {"type": "string", "pattern": "^[0-9]{1,6}/(s|sec|min|h|day)$"}
+);
+
 fn day(text: &str) -> Option<Day> {
     let date = (text.len() == 10).then(|| text.parse::<Date>().ok())??;
     let ends = TimeZone::UTC.to_timestamp(date.tomorrow().ok()?.into()).ok()?;
@@ -263,6 +277,18 @@ mod tests {
         for bad in ["1970-01-02T00:00:00", "1970-01-02"] {
             assert_eq!(text::<Moment>(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn rates_are_a_number_and_a_unit_of_time() {
+        assert_eq!(
+            text("60/min").map(|RateText(rate)| rate.to_string()).as_deref(),
+            Some("60/min")
+        );
+        for bad in ["60", "60/minute", "0/s", "100001/s"] {
+            assert_eq!(text::<RateText>(bad), None, "{bad}");
+        }
+        assert_eq!(number::<RateText>(60), None);
     }
 
     #[test]

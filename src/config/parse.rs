@@ -14,7 +14,7 @@ use crate::config::raw::{LATER, RawConfig};
 use crate::config::snapshot::Snapshot;
 use crate::config::tools::Profiles;
 use crate::config::yaml::{Document, NodeId};
-use crate::config::{egress, keys, read, runtime, tools};
+use crate::config::{egress, keys, limits, listeners, read, redact, runtime, tools};
 use crate::model::id::hex;
 
 /// The only version of the file's format.
@@ -58,12 +58,15 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
             .report
             .error(node, format!("must be {VERSION}, this Sortie reads no other version"));
     }
-    let listeners = runtime::listeners(context, &raw.listeners);
+    let listeners = listeners::listeners(context, &raw.listeners);
+    let admin = raw.listeners.get().map(|raw| &raw.admin);
+    let admin_token = admin.and_then(|admin| listeners::admin_token(context, admin));
     let authentication = keys::authentication(context, root, &raw.auth, &listeners);
-    let own = runtime::own_listeners(context, &listeners);
+    let own = listeners::own(context, &listeners);
     let egress = egress::compile(context, &raw.egress, own);
     let profiles = profiles(context, &raw.profiles);
-    let tools = tools::compile(context, &raw.tools, &profiles, &egress);
+    let defaults = limits::defaults(context, &raw.defaults);
+    let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults);
     let metrics = raw.metrics.get();
     Some(Snapshot {
         generation: 1,
@@ -71,10 +74,13 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
         tools,
         authentication,
         listeners,
+        admin_token,
+        redacted: redact::redacted(context.report.document),
         dns: runtime::dns(context, &raw.dns),
         tls: egress.tls,
         connect_timeout: egress.connect_timeout,
         pool: egress.pool,
+        max_calls_in_flight: limits::max_calls_in_flight(context, &raw.limits),
         shutdown: runtime::shutdown(context, &raw.shutdown),
         logging: runtime::logging(&raw.logging),
         metrics_per_tool: metrics.and_then(|raw| raw.per_tool.get().copied()).unwrap_or(true),

@@ -10,6 +10,7 @@ use crate::config::raw_tool::RawEffect;
 use crate::config::read;
 use crate::config::yaml::{Document, NodeId};
 use crate::policy::answer::ErrorBody;
+use crate::policy::breaker::Trip;
 use crate::policy::header::HeaderText;
 use crate::policy::profile_fault::ProfileFault;
 use crate::policy::retry::RetryPolicy;
@@ -48,6 +49,8 @@ pub struct RawProfile {
     pub result_max_bytes: Given<Size>,
     /// How often, and after which failures, a request is sent again.
     pub retry: Given<RawRetry>,
+    /// After which answers a tool is not called for a while; left out: after none.
+    pub circuit: Given<RawCircuit>,
     /// Which error bodies the model reads; default never.
     pub error_body: Given<RawErrorBody>,
     /// Every header in order and letter case: `Host` first, `Content-Length` last, `$own` where the tool's own go.
@@ -98,6 +101,18 @@ pub struct RawRetry {
     pub repeat_key: Given<bool>,
 }
 
+/// Answers after which a tool is not called for a while.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["open_on", "for"]))]
+pub struct RawCircuit {
+    /// The statuses, from 400 to 599.
+    pub open_on: List<u16>,
+    /// How long the tool is not called, unless its breaker is off.
+    #[serde(rename = "for")]
+    pub lasts: Given<Span>,
+}
+
 /// A failure after which a request is sent again.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "must be `network`, `5xx` or a status such as 503")]
@@ -132,6 +147,10 @@ pub fn compile(report: &Report<'_>, node: NodeId, raw: &RawProfile) -> Option<Wi
     let result_max_bytes = fields.required("result_max_bytes", &raw.result_max_bytes);
     let retry = fields.required("retry", &raw.retry).zip(raw.retry.node());
     let retry = retry.and_then(|(raw, map)| retry_policy(&Fields { report, map }, raw));
+    let circuit = match raw.circuit.node() {
+        Some(map) => raw.circuit.get().and_then(|raw| trip(&Fields { report, map }, raw)).map(Some),
+        None => Some(None),
+    };
     let headers = fields.required("headers", &raw.headers).and_then(|list| every(list));
     let body = fields.required("body", &raw.body);
     let parts = WireParts {
@@ -145,6 +164,7 @@ pub fn compile(report: &Report<'_>, node: NodeId, raw: &RawProfile) -> Option<Wi
         timeout: timeout?,
         result_limit: result_max_bytes?.0,
         retry: retry?,
+        circuit: circuit?,
         error_body: match optional(&raw.error_body)? {
             Some(RawErrorBody::ClientErrors) => ErrorBody::ClientErrors,
             Some(RawErrorBody::Never) | None => ErrorBody::Never,
@@ -236,6 +256,12 @@ fn retry_policy(fields: &Fields<'_>, raw: &RawRetry) -> Option<RetryPolicy> {
         repeat_key: repeat_key?.unwrap_or_default(),
         ..policy
     })
+}
+
+fn trip(fields: &Fields<'_>, raw: &RawCircuit) -> Option<Trip> {
+    let statuses = fields.required("open_on", &raw.open_on).and_then(|list| every(list));
+    let lasts = fields.required("for", &raw.lasts);
+    Some(Trip { statuses: statuses?.into_iter().collect(), lasts: lasts?.0 })
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::profile::RawProfile;
 use crate::config::raw_auth::{RawAuth, RawNoAuth};
 use crate::config::raw_egress::RawEgress;
-use crate::config::raw_tool::RawTool;
+use crate::config::raw_limits::{RawBreaker, RawLimits, RawOff, RawRateLimit};
+use crate::config::raw_tool::{RawEffect, RawReference, RawTool};
 use crate::config::read::Later;
 
 /// Keys that a later version will have: they get their own message.
@@ -17,40 +18,25 @@ pub const LATER: &Later = &[
         "RawConfig",
         &[
             "agents",
-            "breaker",
             "builtin",
-            "concurrency",
-            "defaults",
             "include",
-            "limits",
             "notifications",
             "organisations",
             "policies",
-            "rate_limits",
             "seal",
             "secrets",
             "storage",
             "tracing",
         ],
     ),
-    ("RawListeners", &["admin"]),
     ("RawApiListener", &["tls", "token"]),
-    ("RawTelemetryListener", &["max_connections", "tls", "unix"]),
+    ("RawTelemetryListener", &["tls", "unix"]),
     ("RawAuth", &["certs", "jwt"]),
     ("RawEgress", &["proxy"]),
     ("RawLogging", &["calls"]),
     (
         "RawTool",
-        &[
-            "action_only",
-            "authentication",
-            "breaker",
-            "capture",
-            "client_certificate",
-            "concurrency",
-            "forward_trace",
-            "rate_limits",
-        ],
+        &["action_only", "authentication", "capture", "client_certificate", "forward_trace"],
     ),
     ("RawToolPolicy", &["when"]),
     ("RawShadow", &["when"]),
@@ -78,6 +64,10 @@ pub struct RawConfig {
     pub dns: Given<RawDns>,
     /// Which hosts and addresses may be called, and how connections are made.
     pub egress: Given<RawEgress>,
+    /// What holds for a tool that says nothing itself.
+    pub defaults: Given<RawDefaults>,
+    /// Limits of the gateway as a whole.
+    pub limits: Given<RawLimits>,
     /// An operator's own wire formats.
     pub profiles: List<RawProfile>,
     /// The tools.
@@ -100,6 +90,8 @@ pub struct RawListeners {
     pub api: Given<RawApiListener>,
     /// Metrics and probes.
     pub telemetry: Given<RawTelemetryListener>,
+    /// For the operator: reload, drain, the configuration, the log's level. Off where it is left out.
+    pub admin: Given<RawAdminListener>,
 }
 
 /// `listeners.api`.
@@ -137,6 +129,23 @@ pub struct RawUnix {
 pub struct RawTelemetryListener {
     /// Address and port; default `:9477`, all interfaces.
     pub address: Given<Verbatim>,
+    /// Bound on connections at the same time; default 256.
+    pub max_connections: Given<u32>,
+}
+
+/// `listeners.admin`: a Unix socket, or loopback with a token.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["unix"]}, {"required": ["address", "token"]}]))]
+pub struct RawAdminListener {
+    /// A loopback address and port, such as `127.0.0.1:9478`.
+    pub address: Given<Verbatim>,
+    /// A Unix socket instead of an address.
+    pub unix: Given<RawUnix>,
+    /// The bearer token that an operator shows. Needed with an address.
+    pub token: Given<RawReference>,
+    /// Bound on connections at the same time; default 64.
+    pub max_connections: Given<u32>,
 }
 
 /// `shutdown`.
@@ -172,6 +181,24 @@ pub struct RawDnsCache {
     pub max_ttl: Given<Span>,
     /// Cap on how many names are kept; default 1024.
     pub max_entries: Given<u32>,
+}
+
+/// `defaults`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawDefaults {
+    /// Whether a call may run, where the tool does not say it; left out: the profile has the default.
+    pub policy: Given<RawEffect>,
+    /// Calls of one tool at the same time; default 256.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub concurrency: Given<u32>,
+    /// How often a tool may be called; default without limit.
+    pub rate_limits: List<RawRateLimit>,
+    /// How many gateways share the load: each has its part of every rate and burst; default 1.
+    #[schemars(range(min = 1, max = 1000))]
+    pub rate_limit_replicas: Given<u32>,
+    /// When a tool that fails is not called for a while; `off`: never.
+    pub breaker: Given<OneOf<RawOff, RawBreaker>>,
 }
 
 /// `logging`.

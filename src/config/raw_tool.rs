@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::config::given::{Entries, Given, List, OneOf};
 use crate::config::leaf::{Moment, Size, Span, Verbatim};
+use crate::config::raw_limits::{RawBreaker, RawOff, RawRateLimit};
 use crate::model::outcome::Effect;
 
 /// One tool.
@@ -52,6 +53,13 @@ pub struct RawTool {
     pub annotations: Given<RawAnnotations>,
     /// Bound on the result; at most the profile's.
     pub result_max_bytes: Given<Size>,
+    /// How often it may be called: this list stands for that of `defaults`.
+    pub rate_limits: List<RawRateLimit>,
+    /// Calls of it at the same time; `defaults` has the default.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub concurrency: Given<u32>,
+    /// When it is not called for a while because it fails; keys that are left out are those of `defaults`.
+    pub breaker: Given<OneOf<RawOff, RawBreaker>>,
     /// Header names that a call may bring a value for.
     pub accept_credentials: List<String>,
     /// What is said to the person meanwhile: 200 characters at most.

@@ -6,12 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::finding::Finding;
 use crate::model::id::ToolName;
 use crate::policy::address::EgressRules;
 use crate::policy::approval::ToolPolicy;
+use crate::policy::breaker;
 use crate::policy::endpoint::Endpoint;
-use crate::policy::identity::Authentication;
+use crate::policy::identity::{Authentication, KeyDigest};
+use crate::policy::quota::RateLimit;
 use crate::policy::schema::ArgumentSchema;
 use crate::policy::sign::SigningKeys;
 use crate::policy::wire::{OwnHeader, WireProfile};
@@ -31,6 +35,8 @@ pub struct Snapshot {
     pub egress: Arc<EgressRules>,
     /// Where Sortie listens.
     pub listeners: Listeners,
+    /// What an operator shows to the admin listener, where it asks for it.
+    pub admin_token: Option<KeyDigest>,
     /// How names are looked up.
     pub dns: DnsSettings,
     /// How tools' certificates are checked.
@@ -39,6 +45,8 @@ pub struct Snapshot {
     pub connect_timeout: Duration,
     /// How connections are kept.
     pub pool: PoolSettings,
+    /// `limits.max_calls_in_flight`: calls that are sent, and bodies that are read, at the same time.
+    pub max_calls_in_flight: usize,
     /// What SIGTERM does.
     pub shutdown: Shutdown,
     /// What is logged.
@@ -47,6 +55,8 @@ pub struct Snapshot {
     pub metrics_per_tool: bool,
     /// `region`, written into log lines.
     pub region: Option<String>,
+    /// The file as an operator may see it: secrets are references, digests and queries of URLs are left out.
+    pub redacted: serde_json::Value,
     /// What `check` would say: something works but looks wrong.
     pub warnings: Vec<Finding>,
 }
@@ -89,6 +99,8 @@ pub struct Tool {
     pub result_limit: usize,
     /// Whether a call may run.
     pub policy: ToolPolicy,
+    /// How often, and how many at once.
+    pub limits: ToolLimits,
     /// `annotations.idempotent`: a repeat does no harm.
     pub idempotent: bool,
     /// `annotations.read_only`: it changes nothing.
@@ -97,6 +109,17 @@ pub struct Tool {
     pub filler: Option<String>,
     /// Why the tool cannot be called, where it cannot.
     pub unavailable: Option<Unavailable>,
+}
+
+/// How often a tool may be called, how many calls of it may run, and when it is not called for a while.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolLimits {
+    /// Calls at the same time.
+    pub concurrency: usize,
+    /// In the order of the file.
+    pub rates: Vec<RateLimit>,
+    /// `None`: it is called however often it fails.
+    pub breaker: Option<breaker::Settings>,
 }
 
 /// Why a tool cannot be called.
@@ -138,16 +161,44 @@ impl Signing {
 }
 
 /// Where Sortie listens.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listeners {
     /// Calls.
     pub api: ApiListener,
     /// Metrics and probes.
-    pub telemetry: SocketAddr,
+    pub telemetry: TelemetryListener,
+    /// For the operator, where it is on.
+    pub admin: Option<AdminListener>,
+}
+
+impl Listeners {
+    /// The TCP addresses as the file has them, in the order in which they are bound.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let admin = self.admin.as_ref().and_then(|admin| admin.bind.address());
+        self.api.bind.address().into_iter().chain([self.telemetry.address]).chain(admin)
+    }
+}
+
+/// The listener for metrics and probes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TelemetryListener {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Bound on connections at the same time.
+    pub max_connections: usize,
+}
+
+/// The listener for the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminListener {
+    /// A Unix socket, or a loopback address.
+    pub bind: Bind,
+    /// Bound on connections at the same time.
+    pub max_connections: usize,
 }
 
 /// The listener for calls.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiListener {
     /// TCP address or Unix socket.
     pub bind: Bind,
@@ -173,6 +224,16 @@ pub enum Bind {
         /// Permission bits, such as 0o600.
         mode: u32,
     },
+}
+
+impl Bind {
+    /// The TCP address, where it is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix { .. } => None,
+        }
+    }
 }
 
 /// How names are looked up.
@@ -262,7 +323,8 @@ pub struct Logging {
 }
 
 /// A severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LogLevel {
     /// Per attempt.
     Trace,

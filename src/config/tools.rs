@@ -8,6 +8,7 @@ use crate::config::context::{Context, SecretProblem};
 use crate::config::egress::Egress;
 use crate::config::given::{Entries, Given, OneOf};
 use crate::config::leaf::{Size, Span, Verbatim};
+use crate::config::limits::{self, Defaults};
 use crate::config::raw_tool::{RawHeader, RawTool};
 use crate::config::read::choice;
 use crate::config::snapshot::{Tool, Unavailable};
@@ -45,6 +46,7 @@ pub fn compile(
     given: &Given<Vec<Given<RawTool>>>,
     profiles: &Profiles,
     egress: &Egress,
+    defaults: &Defaults,
 ) -> HashMap<ToolName, Arc<Tool>> {
     let list = given.get().map(Vec::as_slice).unwrap_or_default();
     let mut tools = HashMap::new();
@@ -58,7 +60,7 @@ pub fn compile(
                     .error(node, format!("another tool is named `{name}` too, on line {first}"));
             }
         }
-        let mut compiler = Compiler { context, raw, node, egress, unavailable: None };
+        let mut compiler = Compiler { context, raw, node, egress, defaults, unavailable: None };
         if let Some(tool) = compiler.tool(profiles) {
             tools.insert(tool.name.clone(), Arc::new(tool));
         }
@@ -71,6 +73,7 @@ struct Compiler<'a> {
     raw: &'a RawTool,
     node: NodeId,
     egress: &'a Egress,
+    defaults: &'a Defaults,
     unavailable: Option<Unavailable>,
 }
 
@@ -88,6 +91,7 @@ impl Compiler<'_> {
         let headers = self.headers(&profile);
         let signing = self.signing(&profile);
         let policy = self.policy(&profile);
+        let limits = limits::of_tool(self.context, self.raw, self.defaults);
         let result_limit = self.result_limit(&profile);
         let accept_credentials = self.accept_credentials(&profile);
         let name = name?;
@@ -110,6 +114,7 @@ impl Compiler<'_> {
             timeout,
             result_limit,
             policy,
+            limits,
             idempotent: truth(annotations.map(|given| &given.idempotent)),
             read_only: truth(annotations.map(|given| &given.read_only)),
             filler,
@@ -337,7 +342,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The strictest of what the tool says; the profile's default where it says nothing.
+    /// The strictest of what the tool says; the file's default where it says nothing, or else the profile's.
     fn policy(&self, profile: &WireProfile) -> ToolPolicy {
         let (own, shadow) = match self.raw.policy.found() {
             None => (None, None),
@@ -351,7 +356,8 @@ impl Compiler<'_> {
                 (own.map(|(effect, _)| effect), shadow.map(|(effect, _)| effect))
             }
         };
-        let own = own.map_or(profile.default_policy, |effect| effect.effect());
+        let default = self.defaults.policy.unwrap_or(profile.default_policy);
+        let own = own.map_or(default, |effect| effect.effect());
         let ask_first = self.raw.ask_first.get() == Some(&true);
         let effect_in_force = if ask_first { own.max(Effect::AskFirst) } else { own };
         ToolPolicy { effect: effect_in_force, shadow: shadow.map(|effect| effect.effect()) }

@@ -55,6 +55,7 @@ impl AttemptFailure {
     /// The name has no address.
     pub fn resolve(error: &ResolveError) -> Self {
         let end = match error.kind {
+            ResolveErrorKind::Exhausted => return Self::overloaded(error.to_string()),
             ResolveErrorKind::NoData | ResolveErrorKind::NxDomain => AttemptEnd::NoSuchName,
             ResolveErrorKind::Other
             | ResolveErrorKind::Refused
@@ -188,10 +189,9 @@ impl AttemptFailure {
 
     /// This machine has no descriptor or port left: not the tool's fault.
     fn overloaded(reason: String) -> Self {
-        let text = "Too many calls are running; try again in 1 s.";
-        let failure = Failure::not_sent(FailureCode::Overloaded, text);
-        let made = Self::new(AttemptEnd::Connect, None, failure, reason);
-        Self { retry_after: Some(Duration::from_secs(1)), ..made }
+        let failure = Failure::overloaded();
+        let retry_after = failure.retry_after;
+        Self { retry_after, ..Self::new(AttemptEnd::Connect, None, failure, reason) }
     }
 
     /// The runtime hung up, or the gateway ended, before anything was sent.
@@ -234,6 +234,11 @@ impl AttemptFailure {
         };
         let reason = format!("no time left in phase {}", phase.as_str());
         Self::new(end, Some(AttemptResult::Timeout), failure, reason)
+    }
+
+    /// How long the tool asks all its callers to wait.
+    pub fn pause(&self) -> Option<Duration> {
+        self.retry_after.filter(|_| matches!(self.end, AttemptEnd::Status(429 | 503)))
     }
 
     /// The reason of a retry after this attempt: the label of `retries_total`.
@@ -318,6 +323,19 @@ mod tests {
         assert_eq!(late.failure.message, "The tool did not answer within 1 s.");
         assert_eq!(late.failure.detail, Some("dns"));
         assert_eq!(late.retry_reason(), RetryReason::Dns);
+    }
+
+    #[test]
+    fn a_machine_that_cannot_ask_is_no_fault_of_the_name() {
+        let made = |kind| AttemptFailure::resolve(&ResolveError::new(kind, "the operator's words"));
+        let short = made(ResolveErrorKind::Exhausted);
+        assert_eq!((short.failure.code, short.failure.detail), (FailureCode::Overloaded, None));
+        assert_eq!(short.result, None);
+        let broken = made(ResolveErrorKind::Other);
+        assert_eq!(
+            (broken.failure.code, broken.failure.detail),
+            (FailureCode::NetworkError, Some("dns"))
+        );
     }
 
     #[test]

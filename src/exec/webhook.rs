@@ -16,7 +16,7 @@ use crate::exec::{Executed, Executor, Job};
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
 use crate::net::pool::Pool;
-use crate::policy::retry::{self, Next, ToolTraits};
+use crate::policy::retry::{self, Asked, Next, ToolTraits};
 use crate::policy::wire::{OwnHeader, Rendering};
 use crate::telemetry::labels::AttemptResult;
 use crate::telemetry::metrics::Metrics;
@@ -141,17 +141,24 @@ impl WebhookExecutor {
                 failed.failure.sent = failed.failure.sent.max(before.failure.sent);
             }
             let remaining = job.deadline.saturating_duration_since(self.clock.now());
+            if let Some(asked) = failed.pause() {
+                job.permit.pause(asked);
+            }
             let next = retry::next(
                 &profile.retry,
                 traits,
                 failed.end,
                 number,
-                failed.retry_after,
+                Asked { retry_after: failed.retry_after, pause: job.permit.pause_left() },
                 remaining,
                 (self.jitter)(),
             );
             let wait = match next {
-                Next::Retry { after } => after,
+                Next::Retry { after } if job.permit.may_retry() => after,
+                Next::Retry { .. } => {
+                    let retry_after = failed.retry_after;
+                    return Err(conclude(job, failed, retry_after));
+                }
                 Next::Stop { retry_after } => return Err(conclude(job, failed, retry_after)),
             };
             let woken = tokio::select! {

@@ -112,6 +112,8 @@ failure_codes! {
     BlockedHost = "blocked_host", Refused, Policy;
     /// The caller went away before a byte was sent.
     Cancelled = "cancelled", Failed, Caller;
+    /// The tool has been failing and is not called for a while.
+    CircuitOpen = "circuit_open", Refused, Upstream;
     /// A policy says no.
     Denied = "denied", Refused, Policy;
     /// A status that is neither 2xx nor 3xx.
@@ -126,8 +128,10 @@ failure_codes! {
     NotAllowedForKey = "not_allowed_for_key", Refused, Caller;
     /// A secret of the tool is missing.
     NotConfigured = "not_configured", Failed, Gateway;
-    /// This machine has nothing left to call with.
+    /// Too many calls run, or this machine has nothing left to call with.
     Overloaded = "overloaded", Refused, Gateway;
+    /// A rate limit is reached, or the tool asked for a pause.
+    RateLimited = "rate_limited", Refused, Policy;
     /// A 3xx, which is not followed.
     Redirect = "redirect", Failed, Upstream;
     /// The attempt's time ran out.
@@ -185,6 +189,16 @@ impl Failure {
             retry_after: None,
             problems: Vec::new(),
             tool_message: None,
+        }
+    }
+
+    /// No place is free for the call. Places are given back all the time, so the wait is short.
+    pub fn overloaded() -> Self {
+        let text = "Too many calls are running; try again in 1 s.";
+        Self {
+            retryable: true,
+            retry_after: Some(Duration::from_secs(1)),
+            ..Self::not_sent(FailureCode::Overloaded, text)
         }
     }
 }

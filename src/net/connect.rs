@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock::{BoxFuture, Clock};
 use crate::net::certificate;
+use crate::net::shortage::is_shortage;
 use crate::policy::address::VettedAddr;
 use crate::policy::endpoint::{Endpoint, Host, Scheme};
 
@@ -284,7 +285,7 @@ fn check_peer(stream: &TcpStream, address: VettedAddr) -> Result<(), ConnectErro
 }
 
 fn no_dial(failures: &[(SocketAddr, io::Error)]) -> ConnectError {
-    let local = |(address, error): &(SocketAddr, io::Error)| exhausted(*address, error);
+    let local = |(address, error): &(SocketAddr, io::Error)| is_shortage(*address, error);
     let kind = if !failures.is_empty() && failures.iter().all(local) {
         ConnectErrorKind::Exhausted
     } else {
@@ -294,18 +295,6 @@ fn no_dial(failures: &[(SocketAddr, io::Error)]) -> ConnectError {
         failures.iter().take(4).map(|(address, error)| format!("{address}: {error}")).collect();
     let message = if texts.is_empty() { "there is no address".into() } else { texts.join("; ") };
     ConnectError::new(kind, message)
-}
-
-/// Whether this machine ran out of something. Without IPv6, an IPv6 address is "not available" too: that is no lack.
-fn exhausted(address: SocketAddr, error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    match error.kind() {
-        io::ErrorKind::AddrNotAvailable => address.is_ipv4(),
-        io::ErrorKind::OutOfMemory => true,
-        _ => matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS)),
-    }
 }
 
 fn tls_error(error: &io::Error) -> ConnectError {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use tokio::io::{Interest, ReadBuf};
 use tokio::net::UdpSocket;
 
 use crate::config::snapshot::DnsSettings;
+use crate::net::shortage::is_shortage;
 use crate::policy::address::Answers;
 
 /// One more than the address rules take, so that they see that it was too many.
@@ -35,6 +37,8 @@ const FAILURE_TTL: Duration = Duration::from_secs(1);
 /// Why a lookup found nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResolveErrorKind {
+    /// This machine has no descriptor, port or memory left to ask with: not the name's fault.
+    Exhausted,
     /// The name exists without an address.
     NoData,
     /// The name does not exist.
@@ -53,9 +57,9 @@ impl ResolveErrorKind {
     /// The value of the label `result`.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Exhausted | Self::Other => "error",
             Self::NoData => "nodata",
             Self::NxDomain => "nxdomain",
-            Self::Other => "error",
             Self::Refused => "refused",
             Self::ServFail => "servfail",
             Self::Timeout => "timeout",
@@ -112,6 +116,7 @@ pub struct Servers {
 struct Stub {
     address: SocketAddr,
     resolver: Resolver<ConnectedUdp>,
+    sockets: ConnectedUdp,
 }
 
 impl Servers {
@@ -191,20 +196,20 @@ impl Servers {
         for _ in 0..self.rounds {
             for at in std::mem::take(&mut silent) {
                 let Some(stub) = self.stubs.get(at) else { continue };
-                match stub.resolver.lookup(name.clone(), family).await {
+                match stub.lookup(name, family).await {
                     Ok(lookup) => {
                         self.preferred.store(at, Ordering::Relaxed);
                         return read(name, family, &lookup);
                     }
-                    Err(error) => {
-                        let miss = Miss::read(stub.address, &error);
+                    Err(miss) => {
                         match miss.kind {
                             ResolveErrorKind::NxDomain | ResolveErrorKind::NoData => {
                                 self.preferred.store(at, Ordering::Relaxed);
                                 return Err(miss);
                             }
                             ResolveErrorKind::Timeout => silent.push(at),
-                            ResolveErrorKind::Other
+                            ResolveErrorKind::Exhausted
+                            | ResolveErrorKind::Other
                             | ResolveErrorKind::Refused
                             | ResolveErrorKind::ServFail => {}
                         }
@@ -238,6 +243,12 @@ impl Miss {
     fn no_data(name: &Name) -> Self {
         let kind = ResolveErrorKind::NoData;
         Self { kind, message: format!("`{name}` has no address"), ttl: FAILURE_TTL }
+    }
+
+    fn exhausted(server: SocketAddr) -> Self {
+        let message = format!("{server} cannot be asked: no descriptor, port or memory is left");
+        // Over as soon as something is free again.
+        Self { kind: ResolveErrorKind::Exhausted, message, ttl: Duration::ZERO }
     }
 
     fn read(server: SocketAddr, error: &NetError) -> Self {
@@ -279,7 +290,8 @@ impl Miss {
             ResolveErrorKind::Refused => 2,
             ResolveErrorKind::ServFail => 3,
             ResolveErrorKind::Timeout => 4,
-            ResolveErrorKind::NxDomain => 5,
+            ResolveErrorKind::Exhausted => 5,
+            ResolveErrorKind::NxDomain => 6,
         };
         if weight(other.kind) > weight(self.kind) { other } else { self }
     }
@@ -333,7 +345,8 @@ impl Stub {
             });
         let server = NameServerConfig::new(address.ip(), true, connections.into());
         let config = ResolverConfig::from_parts(None, vec![], vec![server]);
-        let mut builder = Resolver::builder_with_config(config, ConnectedUdp::default());
+        let sockets = ConnectedUdp::default();
+        let mut builder = Resolver::builder_with_config(config, sockets.clone());
         let options = builder.options_mut();
         options.ndots = 0;
         options.use_hosts_file = ResolveHosts::Never;
@@ -346,14 +359,38 @@ impl Stub {
             server: address,
             message: error.to_string(),
         })?;
-        Ok(Self { address, resolver })
+        Ok(Self { address, resolver, sockets })
+    }
+
+    async fn lookup(&self, name: &Name, family: RecordType) -> Result<Lookup, Miss> {
+        let shortages = || self.sockets.shortages.load(Ordering::Relaxed);
+        let before = shortages();
+        self.resolver.lookup(name.clone(), family).await.map_err(|error| match error {
+            NetError::Io(_) | NetError::NoConnections if shortages() != before => {
+                Miss::exhausted(self.address)
+            }
+            error => Miss::read(self.address, &error),
+        })
     }
 }
 
 /// The usual runtime, but its UDP sockets are connected: a server that is gone is noticed at once, and only the
 /// server's own datagrams come in.
 #[derive(Clone, Default)]
-struct ConnectedUdp(TokioRuntimeProvider);
+struct ConnectedUdp {
+    tokio: TokioRuntimeProvider,
+    /// Sockets that this machine could not give. The library keeps to itself why it has no connection.
+    shortages: Arc<AtomicUsize>,
+}
+
+/// Counts a shortage.
+fn noted<T>(shortages: &AtomicUsize, server: SocketAddr, opened: io::Result<T>) -> io::Result<T> {
+    opened.inspect_err(|error| {
+        if is_shortage(server, error) {
+            shortages.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
 
 impl RuntimeProvider for ConnectedUdp {
     type Handle = TokioHandle;
@@ -362,7 +399,7 @@ impl RuntimeProvider for ConnectedUdp {
     type Tcp = <TokioRuntimeProvider as RuntimeProvider>::Tcp;
 
     fn create_handle(&self) -> Self::Handle {
-        self.0.create_handle()
+        self.tokio.create_handle()
     }
 
     fn connect_tcp(
@@ -371,7 +408,9 @@ impl RuntimeProvider for ConnectedUdp {
         local: Option<SocketAddr>,
         timeout: Option<Duration>,
     ) -> Pin<Box<dyn Send + Future<Output = Result<Self::Tcp, io::Error>>>> {
-        self.0.connect_tcp(server, local, timeout)
+        let (opening, shortages) =
+            (self.tokio.connect_tcp(server, local, timeout), Arc::clone(&self.shortages));
+        Box::pin(async move { noted(&shortages, server, opening.await) })
     }
 
     fn bind_udp(
@@ -379,8 +418,9 @@ impl RuntimeProvider for ConnectedUdp {
         local: SocketAddr,
         server: SocketAddr,
     ) -> Pin<Box<dyn Send + Future<Output = Result<Self::Udp, io::Error>>>> {
+        let shortages = Arc::clone(&self.shortages);
         Box::pin(async move {
-            let socket = UdpSocket::bind(local).await?;
+            let socket = noted(&shortages, server, UdpSocket::bind(local).await)?;
             socket.connect(server).await?;
             Ok(Datagrams { socket, server })
         })

@@ -105,6 +105,15 @@ pub struct ToolTraits {
     pub read_only: bool,
 }
 
+/// What the tool asked to be waited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// By the answer to this attempt.
+    pub retry_after: Option<Duration>,
+    /// By an answer to any call: what is left of the pause.
+    pub pause: Duration,
+}
+
 /// What happens after an attempt without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -126,11 +135,12 @@ pub fn next(
     traits: ToolTraits,
     end: AttemptEnd,
     attempt: u32,
-    retry_after: Option<Duration>,
+    asked: Asked,
     remaining: Duration,
     jitter: f64,
 ) -> Next {
-    let stop = Next::Stop { retry_after };
+    let Asked { retry_after, pause } = asked;
+    let stop = Next::Stop { retry_after: retry_after.max(Some(pause).filter(|it| !it.is_zero())) };
     let wanted = attempt < policy.attempts && policy.wants(end);
     if !wanted || !safe(end, traits, retry_after.is_some()) {
         return stop;
@@ -143,7 +153,7 @@ pub fn next(
         _ => retry_after.unwrap_or_default(),
     };
     let (fixed, random) = halves(attempt.saturating_sub(1), jitter);
-    let after = fixed.max(least).saturating_add(random);
+    let after = fixed.max(least).max(pause).saturating_add(random);
     if after.saturating_add(LEAST_ATTEMPT) <= remaining { Next::Retry { after } } else { stop }
 }
 

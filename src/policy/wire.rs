@@ -13,6 +13,7 @@ use crate::model::id::{CallId, IdempotencyKey, ToolName};
 use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
 use crate::policy::answer::ErrorBody;
+use crate::policy::breaker::Trip;
 use crate::policy::endpoint::Endpoint;
 use crate::policy::header::{Field, FieldValue, HeaderSlot, Line, VALUE_LIMIT, is_value_byte};
 use crate::policy::retry::RetryPolicy;
@@ -53,6 +54,8 @@ pub struct WireProfile {
     pub result_limit: usize,
     /// Which failures are wanted again.
     pub retry: RetryPolicy,
+    /// After which answers its tools are not called for a while.
+    pub circuit: Option<Trip>,
     /// Which error bodies the model reads.
     pub error_body: ErrorBody,
     pub(in crate::policy) name_pattern: String,

@@ -6,6 +6,7 @@ use regex::Regex;
 
 use crate::model::outcome::Effect;
 use crate::policy::answer::ErrorBody;
+use crate::policy::breaker::Trip;
 use crate::policy::header::{FieldValue, HeaderSlot, HeaderText, compile_lines};
 use crate::policy::profile_fault::ProfileFault;
 use crate::policy::retry::RetryPolicy;
@@ -22,6 +23,10 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
 /// The largest result, which is held in memory.
 const LARGEST_RESULT: usize = 64 << 20;
+
+/// How long an answer may keep its tool from being called.
+const SHORTEST_TRIP: Duration = Duration::from_secs(1);
+const LONGEST_TRIP: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a wire format is made of, before it is checked.
 #[derive(Debug, Clone)]
@@ -40,6 +45,8 @@ pub struct WireParts {
     pub result_limit: usize,
     /// Which failures are wanted again.
     pub retry: RetryPolicy,
+    /// After which answers its tools are not called for a while.
+    pub circuit: Option<Trip>,
     /// Which error bodies the model reads.
     pub error_body: ErrorBody,
     /// The headers in order.
@@ -79,6 +86,7 @@ impl WireParts {
             timeout: self.timeout,
             result_limit: self.result_limit,
             retry: self.retry,
+            circuit: self.circuit,
             error_body: self.error_body,
             name_pattern: self.names,
             names,
@@ -154,5 +162,15 @@ fn check_limits(parts: &WireParts) -> Vec<ProfileFault> {
         "retry.on",
         "names no failure to repeat; add `network` or `5xx`",
     );
+    if let Some(Trip { statuses, lasts }) = &parts.circuit {
+        let names_failures = !statuses.is_empty() && statuses.range(..400).next().is_none();
+        check(
+            names_failures && statuses.range(600..).next().is_none(),
+            "circuit.open_on",
+            "must name statuses from 400 to 599",
+        );
+        let fits = (SHORTEST_TRIP..=LONGEST_TRIP).contains(lasts);
+        check(fits, "circuit.for", "must be from 1s to 24h");
+    }
     faults
 }

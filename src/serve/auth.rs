@@ -35,7 +35,7 @@ pub fn authorize(
 
 /// Where no key is asked for, a page whose own name was made to lead here must not call from a browser: the Host that
 /// the browser sends is still that name.
-fn require_local_host(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(super) fn require_local_host(headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if is_local(host) {
         return Ok(());
@@ -61,7 +61,7 @@ fn is_local(host: &str) -> bool {
 }
 
 /// The bearer token, where there is exactly one Authorization header and it holds one.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
     let (scheme, token) = value.split_at_checked(7)?;

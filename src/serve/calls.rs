@@ -78,10 +78,15 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
         let text = "the body's Content-Type must be application/json";
         return Err(ApiError::new(ApiCode::UnsupportedType, text));
     }
-    let bytes = tokio::select! {
-        biased;
-        read = body::read(body, api.max_body) => read?,
-        () = closed(&state.phase) => return Err(draining()),
+    let bytes = {
+        let _place = gateway.limits().body().ok_or_else(|| {
+            ApiError::new(ApiCode::Overloaded, "too many requests are being read, try again")
+        })?;
+        tokio::select! {
+            biased;
+            read = body::read(body, api.max_body) => read?,
+            () = closed(&state.phase) => return Err(draining()),
+        }
     };
     // The body comes first, so that a client that is still sending it does not miss the answer.
     if *state.phase.borrow() > Phase::Serving {

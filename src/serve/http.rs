@@ -45,6 +45,8 @@ pub enum ApiCode {
     MissingScope,
     /// Nothing is there.
     NotFound,
+    /// Too many requests are being read.
+    Overloaded,
     /// The body did not come in time.
     RequestTimeout,
     /// The body is too large.
@@ -57,13 +59,14 @@ pub enum ApiCode {
 
 impl ApiCode {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::BadRequest,
         Self::Draining,
         Self::Internal,
         Self::MethodNotAllowed,
         Self::MissingScope,
         Self::NotFound,
+        Self::Overloaded,
         Self::RequestTimeout,
         Self::TooLarge,
         Self::Unauthorized,
@@ -79,6 +82,7 @@ impl ApiCode {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::MissingScope => "missing_scope",
             Self::NotFound => "not_found",
+            Self::Overloaded => "overloaded",
             Self::RequestTimeout => "request_timeout",
             Self::TooLarge => "too_large",
             Self::Unauthorized => "unauthorized",
@@ -95,6 +99,7 @@ impl ApiCode {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::MissingScope => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -155,20 +160,22 @@ impl IntoResponse for ApiError {
             request_id: &request_id,
         };
         let mut response = json(self.code.status(), &ErrorBody { error });
-        let header = match self.code {
-            ApiCode::Draining => Some((RETRY_AFTER, "1")),
+        let headers: &[_] = match self.code {
+            ApiCode::Draining => &[(RETRY_AFTER, "1")],
+            ApiCode::Overloaded => &[(RETRY_AFTER, "1"), (CONNECTION, "close")],
             // What is left of the body is not read: the connection cannot go on.
-            ApiCode::RequestTimeout | ApiCode::TooLarge => Some((CONNECTION, "close")),
-            ApiCode::Unauthorized => Some((WWW_AUTHENTICATE, "Bearer")),
+            ApiCode::RequestTimeout | ApiCode::TooLarge => &[(CONNECTION, "close")],
+            ApiCode::Unauthorized => &[(WWW_AUTHENTICATE, "Bearer")],
             ApiCode::BadRequest
             | ApiCode::Internal
             | ApiCode::MethodNotAllowed
             | ApiCode::MissingScope
             | ApiCode::NotFound
-            | ApiCode::UnsupportedType => None,
+            | ApiCode::UnsupportedType => &[],
         };
-        let header = header.map(|(name, value)| (name, HeaderValue::from_static(value)));
-        response.headers_mut().extend(header);
+        for (name, value) in headers {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
         response
     }
 }

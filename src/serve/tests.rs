@@ -166,3 +166,23 @@ async fn a_client_that_does_not_take_its_answer_does_not_hold_the_end() {
     connection.phase.send_replace(Phase::Closed);
     assert_eq!(seconds(&mut connection.serving).await, 5);
 }
+
+#[track_caller]
+fn check_accept(number: i32, of_one_connection: bool) {
+    let error = io::Error::from_raw_os_error(number);
+    assert_eq!(is_of_one_connection(&error), of_one_connection, "{error}");
+}
+
+/// After either of them the next client is accepted; only a shortage is told and waited out.
+#[cfg(target_os = "linux")]
+#[test]
+fn f050_a_failed_accept_is_of_one_connection_or_a_shortage() {
+    let (aborted, reset, refused, interrupted) = (103, 104, 111, 4);
+    for number in [aborted, reset, refused, interrupted] {
+        check_accept(number, true);
+    }
+    let (too_many_here, too_many_anywhere, no_buffers, no_memory) = (24, 23, 105, 12);
+    for number in [too_many_here, too_many_anywhere, no_buffers, no_memory] {
+        check_accept(number, false);
+    }
+}

@@ -1,5 +1,7 @@
 //! The closed label values of metrics (contract, section 10).
 
+use crate::policy::quota::Per;
+
 /// How an attempt ended: the label `result` of `attempts_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptResult {
@@ -137,6 +139,77 @@ impl Phase {
     }
 }
 
+/// What refused a call as too early: the label `scope` of `rate_limited_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitScope {
+    /// A limit for each agent.
+    Agent,
+    /// A limit for each person.
+    EndUser,
+    /// A limit for each key.
+    Key,
+    /// A limit for each organisation.
+    Organisation,
+    /// The pause that the tool asked for.
+    Pause,
+    /// A limit for all together.
+    Tool,
+}
+
+impl LimitScope {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Agent, Self::EndUser, Self::Key, Self::Organisation, Self::Pause, Self::Tool];
+
+    /// That of a rate limit.
+    pub fn of(per: Per) -> Self {
+        match per {
+            Per::Agent => Self::Agent,
+            Per::EndUser => Self::EndUser,
+            Per::Key => Self::Key,
+            Per::Organisation => Self::Organisation,
+            Per::Tool => Self::Tool,
+        }
+    }
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::EndUser => "end_user",
+            Self::Key => "key",
+            Self::Organisation => "organisation",
+            Self::Pause => "pause",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// What became of a probe: the label `result` of `circuit_probes_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// It never came to the tool, or was called off.
+    Abandoned,
+    /// The tool still fails.
+    Failure,
+    /// The tool lives.
+    Success,
+}
+
+impl ProbeResult {
+    /// All of them, in order.
+    pub const ALL: [Self; 3] = [Self::Abandoned, Self::Failure, Self::Success];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Abandoned => "abandoned",
+            Self::Failure => "failure",
+            Self::Success => "success",
+        }
+    }
+}
+
 /// A listener: the label `listener`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenerName {
@@ -144,17 +217,20 @@ pub enum ListenerName {
     Api,
     /// Metrics and probes.
     Telemetry,
+    /// The operator.
+    Admin,
 }
 
 impl ListenerName {
     /// All of them, in order.
-    pub const ALL: [Self; 2] = [Self::Api, Self::Telemetry];
+    pub const ALL: [Self; 3] = [Self::Api, Self::Telemetry, Self::Admin];
 
     /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Api => "api",
             Self::Telemetry => "telemetry",
+            Self::Admin => "admin",
         }
     }
 }
@@ -162,6 +238,7 @@ impl ListenerName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::breaker::State;
 
     #[test]
     fn enum_order_matches_the_arrays_of_series() {
@@ -173,6 +250,15 @@ mod tests {
         }
         for (index, phase) in Phase::ALL.into_iter().enumerate() {
             assert_eq!(phase as usize, index);
+        }
+        for (index, scope) in LimitScope::ALL.into_iter().enumerate() {
+            assert_eq!(scope as usize, index);
+        }
+        for (index, result) in ProbeResult::ALL.into_iter().enumerate() {
+            assert_eq!(result as usize, index);
+        }
+        for (index, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, index);
         }
         for (index, listener) in ListenerName::ALL.into_iter().enumerate() {
             assert_eq!(listener as usize, index);

@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Encoder, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::model::outcome::{CallOutcome, Effect, FailureCode};
-use crate::telemetry::labels::{AttemptResult, ListenerName, Phase, RetryReason};
+use crate::policy::breaker::State;
+use crate::telemetry::labels::{
+    AttemptResult, LimitScope, ListenerName, Phase, ProbeResult, RetryReason,
+};
 use crate::telemetry::maker::Maker;
 use crate::telemetry::readings::Readings;
 use crate::telemetry::tool_metrics::{ToolMetrics, call_labels};
@@ -47,6 +51,8 @@ pub struct Metrics {
     vectors: Vectors,
     /// Calls that run now.
     pub calls_in_flight: IntGauge,
+    /// How many may be sent at the same time.
+    pub calls_in_flight_limit: IntGauge,
     /// Own time of a call: its duration less upstream and waits.
     pub overhead: Histogram,
     /// Time of a DNS lookup that went to a server.
@@ -72,10 +78,11 @@ struct Copied {
     connections_open: IntGauge,
     call_lines: IntCounterVec,
     egress_exceptions: IntGauge,
+    circuits: IntGaugeVec,
 }
 
 impl Copied {
-    fn copy(&self, readings: &dyn Readings) {
+    fn copy(&self, readings: &dyn Readings, per_tool: bool) {
         let totals = [
             (&self.connections, &readings.connections()[..]),
             (&self.call_lines, &readings.call_lines()[..]),
@@ -90,6 +97,14 @@ impl Copied {
         self.connections_open.set(i64::try_from(open).unwrap_or(i64::MAX));
         let exceptions = readings.egress_exceptions();
         self.egress_exceptions.set(i64::try_from(exceptions).unwrap_or(i64::MAX));
+        self.circuits.reset();
+        for (tool, state) in readings.circuits() {
+            let label = if per_tool { tool.as_str() } else { FOLDED };
+            for one in State::ALL {
+                let gauge = self.circuits.with_label_values(&[label, one.as_str()]);
+                gauge.add(i64::from(state == Some(one)));
+            }
+        }
     }
 }
 
@@ -124,6 +139,11 @@ impl Metrics {
                 &["result"],
             ),
             egress_exceptions: make.gauge("egress_exceptions", "Egress exceptions in force."),
+            circuits: make.gauges(
+                "circuit_state",
+                "1 for the state of a tool's circuit.",
+                &["tool", "state"],
+            ),
         };
         let metrics = Self {
             phases: Phase::ALL.map(|phase| phase_seconds.with_label_values(&[phase.as_str()])),
@@ -131,6 +151,8 @@ impl Metrics {
             per_tool,
             tools: RwLock::default(),
             calls_in_flight: make.gauge("calls_in_flight", "Calls that run now."),
+            calls_in_flight_limit: make
+                .gauge("calls_in_flight_limit", "Calls that may be sent at the same time."),
             overhead: make.histogram(
                 "overhead_seconds",
                 "Own time of a call: its duration less upstream and waits.",
@@ -226,6 +248,21 @@ impl Metrics {
         tool.retries[reason as usize].inc();
     }
 
+    /// Counts a call that came too early.
+    pub fn rate_limited(&self, tool: &ToolMetrics, scope: LimitScope) {
+        tool.rate_limited[scope as usize].inc();
+    }
+
+    /// Counts a change of a circuit.
+    pub fn circuit_changed(&self, tool: &ToolMetrics, to: State) {
+        tool.circuit_transitions[to as usize].inc();
+    }
+
+    /// Counts a call that tried a failing tool again.
+    pub fn circuit_probe(&self, tool: &ToolMetrics, result: ProbeResult) {
+        tool.circuit_probes[result as usize].inc();
+    }
+
     /// Counts the bytes of an answer.
     pub fn response(&self, tool: &ToolMetrics, bytes: usize) {
         tool.response_bytes.observe(bytes as f64);
@@ -291,11 +328,13 @@ impl Metrics {
 
     /// The text exposition. It may take milliseconds with many tools: not for a serving thread.
     pub fn encode(&self, readings: &dyn Readings) -> Vec<u8> {
-        self.copied.lock().expect("no panic holds this lock").copy(readings);
+        let gathered = {
+            let copied = self.copied.lock().expect("no panic holds this lock");
+            copied.copy(readings, self.per_tool);
+            self.registry.gather()
+        };
         let mut text = Vec::new();
-        TextEncoder::new()
-            .encode(&self.registry.gather(), &mut text)
-            .expect("writing to memory does not fail");
+        TextEncoder::new().encode(&gathered, &mut text).expect("writing to memory does not fail");
         text
     }
 }

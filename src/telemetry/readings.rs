@@ -1,5 +1,7 @@
 //! What is counted elsewhere; a scrape copies it.
 
+use crate::policy::breaker::State;
+
 /// The counts of others.
 pub trait Readings: Send + Sync {
     /// `(kind, how many)` connections to tools since the start, with the kinds of the contract.
@@ -13,4 +15,7 @@ pub trait Readings: Send + Sync {
 
     /// Exceptions in the egress rules that are in force.
     fn egress_exceptions(&self) -> usize;
+
+    /// Where the circuit of each tool stands, by the tool's name; `None` where it has none.
+    fn circuits(&self) -> Vec<(String, Option<State>)>;
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicI64;
 use prometheus::{Histogram, IntCounter};
 
 use crate::model::outcome::{FailureCode, Fault, Status};
-use crate::telemetry::labels::{AttemptResult, RetryReason};
+use crate::policy::breaker::State;
+use crate::telemetry::labels::{AttemptResult, LimitScope, ProbeResult, RetryReason};
 use crate::telemetry::vectors::Vectors;
 
 /// The series of one tool, looked up once a call.
@@ -23,6 +24,9 @@ pub struct ToolMetrics {
     pub(super) address_ok: IntCounter,
     pub(super) policy_allow: IntCounter,
     pub(super) certificate_expiry: AtomicI64,
+    pub(super) rate_limited: [IntCounter; LimitScope::ALL.len()],
+    pub(super) circuit_transitions: [IntCounter; State::ALL.len()],
+    pub(super) circuit_probes: [IntCounter; ProbeResult::ALL.len()],
 }
 
 impl ToolMetrics {
@@ -48,6 +52,12 @@ impl ToolMetrics {
                 .with_label_values(&[label, "allow", "ok", "enforce"]),
             policy_allow: vectors.policy_decisions.with_label_values(&[label, "allow", "enforce"]),
             certificate_expiry: AtomicI64::new(i64::MAX),
+            rate_limited: LimitScope::ALL
+                .map(|scope| vectors.rate_limited.with_label_values(&[label, scope.as_str()])),
+            circuit_transitions: State::ALL
+                .map(|to| vectors.circuit_transitions.with_label_values(&[label, to.as_str()])),
+            circuit_probes: ProbeResult::ALL
+                .map(|result| vectors.circuit_probes.with_label_values(&[label, result.as_str()])),
             label: label.to_owned(),
         }
     }

@@ -27,6 +27,9 @@ pub(super) struct Vectors {
     pub(super) redirects: IntCounterVec,
     pub(super) certificate_expiry: IntGaugeVec,
     pub(super) signing_keys: IntGaugeVec,
+    pub(super) rate_limited: IntCounterVec,
+    pub(super) circuit_transitions: IntCounterVec,
+    pub(super) circuit_probes: IntCounterVec,
     pub(super) http_requests: IntCounterVec,
     pub(super) config_info: GaugeVec,
     pub(super) build_info: GaugeVec,
@@ -106,6 +109,21 @@ impl Vectors {
                 "signing_keys_active",
                 "Keys that sign a tool's calls.",
                 tool,
+            ),
+            rate_limited: make.counters(
+                "rate_limited_total",
+                "Calls that came too early.",
+                &["tool", "scope"],
+            ),
+            circuit_transitions: make.counters(
+                "circuit_transitions_total",
+                "Changes of circuits.",
+                &["tool", "to"],
+            ),
+            circuit_probes: make.counters(
+                "circuit_probes_total",
+                "Calls that tried a failing tool again.",
+                &["tool", "result"],
             ),
             http_requests: make.counters(
                 "http_requests_total",

@@ -13,7 +13,7 @@ use sortie::policy::answer::{
     AnswerHead, ERROR_BODY_LIMIT, ErrorBody, error_text, judge_head, read,
 };
 use sortie::policy::retry::{
-    AttemptEnd, Next, RetryPolicy, ToolTraits, backoff, next, parse_retry_after, safe,
+    Asked, AttemptEnd, Next, RetryPolicy, ToolTraits, backoff, next, parse_retry_after, safe,
 };
 use sortie::serve::outcome::write;
 use sortie::telemetry::log::{CallLine, LineCaller, LogSink};
@@ -109,7 +109,8 @@ pub fn retry_after(data: &[u8]) {
             _ => AttemptEnd::Status(500),
         };
         let jitter = f64::from(byte >> 5) / 8.0;
-        match next(&policy, traits, end, attempt, asked, remaining, jitter) {
+        let waits = Asked { retry_after: asked, pause: Duration::ZERO };
+        match next(&policy, traits, end, attempt, waits, remaining, jitter) {
             Next::Stop { retry_after } => assert_eq!(retry_after, asked),
             Next::Retry { after } => {
                 assert!(attempt < policy.attempts && after < remaining);

@@ -1,30 +1,26 @@
-//! The ends of things: a runtime that hangs up, a gateway that is told to stop, and one that cannot start.
+//! The ends of things: a gateway that is told to stop, and one that cannot start.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::config::{API_KEY, ConfigBuilder};
+use crate::support::config::ConfigBuilder;
 use crate::support::dns::Answer;
 use crate::support::gateway::Gateway;
-use crate::support::http::{RawClient, post};
+use crate::support::http::RawClient;
 use crate::support::script::{Script, answer};
 use crate::support::upstream::Upstream;
 use crate::support::wait::{Signal, poll};
-use crate::support::world::{HOST, World};
+use crate::support::world::World;
 
 fn ok() -> Vec<u8> {
     answer(200, "application/json", "1")
 }
 
-/// A runtime that posts a call and can hang up.
+/// A runtime that posts a call and waits for the answer.
 async fn runtime(gateway: &Gateway, tool: &str, call_id: &str) -> RawClient {
-    let mut client = RawClient::connect(gateway.api()).await;
-    let body = json!({
-        "tool": tool, "arguments": {}, "call_id": call_id, "run_id": "run_1", "step": call_id,
-    });
-    client.write(&post("/v1/calls", Some(API_KEY), body.to_string())).await;
-    client
+    let run = json!({"run_id": "run_1", "step": call_id});
+    gateway.open_call(tool, call_id, run).await
 }
 
 /// Waits until the drain has begun.
@@ -33,71 +29,6 @@ async fn draining(gateway: &Gateway) {
         (gateway.probe("/readyz").await.status == 503).then_some(())
     })
     .await;
-}
-
-fn shape(line: &Value) -> [Value; 4] {
-    ["status", "code", "outcome", "attempts"].map(|field| line[field].clone())
-}
-
-#[tokio::test]
-async fn a_runtime_that_hangs_up_before_the_request_is_out_stops_the_call() {
-    let world = World::tls().await;
-    let held = Signal::new();
-    let gateway = world.gateway(world.tool("early")).await;
-    world.dns.script(HOST, vec![Answer::lines(&["A 127.0.0.1"]).held(&held)]);
-    let client = runtime(&gateway, "early", "call_early1").await;
-    world.dns.wait_for_questions(2).await;
-    drop(client);
-    let line = gateway.call_line("call_early1").await;
-    assert_eq!(shape(&line), [json!("failed"), json!("cancelled"), json!("not_sent"), json!(0)]);
-    held.fire();
-    gateway.assert_quiet().await;
-    let metrics = gateway.metrics().await;
-    let labels = [("tool", "early"), ("code", "cancelled"), ("fault", "caller")];
-    assert_eq!(metrics.value("sortie_calls_total", &labels), 1.0);
-    assert_eq!(metrics.value("sortie_attempts_total", &[("tool", "early")]), 0.0);
-    world.upstream.default(Script::new());
-    world.upstream.assert_untouched().await;
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn a_runtime_that_hangs_up_between_two_attempts_ends_the_call_with_the_first_one_s_failure() {
-    let world = World::plain().await;
-    world.upstream.default(Script::once(answer(503, "", "")));
-    let gateway = world.gateway(world.tool("between").profile("bare-v1")).await;
-    let client = runtime(&gateway, "between", "call_between1").await;
-    // The wait before the next attempt has begun, and lasts a quarter of a second at least.
-    world.upstream.wait_until_closed(1).await;
-    drop(client);
-    let line = gateway.call_line("call_between1").await;
-    assert_eq!(shape(&line), [json!("failed"), json!("http_status"), json!("answered"), json!(1)]);
-    gateway.assert_quiet().await;
-    assert_eq!(world.upstream.requests().len(), 1);
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn what_was_sent_is_finished_and_logged_although_the_runtime_hung_up() {
-    let rows = [
-        (ok(), [json!("succeeded"), json!("ok"), json!(null), json!(1)]),
-        (answer(503, "", ""), [json!("failed"), json!("http_status"), json!("answered"), json!(1)]),
-    ];
-    for (bytes, expected) in rows {
-        let world = World::tls().await;
-        let (arrived, go) = (Signal::new(), Signal::new());
-        let script = Script::new().request().fire(&arrived).wait(&go).send(bytes).stall();
-        world.upstream.default(script);
-        let gateway = world.gateway(world.tool("late").profile("bare-v1")).await;
-        let client = runtime(&gateway, "late", "call_late1").await;
-        arrived.fired().await;
-        drop(client);
-        go.fire();
-        assert_eq!(shape(&gateway.call_line("call_late1").await), expected);
-        gateway.assert_quiet().await;
-        assert_eq!(world.upstream.requests().len(), 1, "no further attempt");
-        gateway.finish().await;
-    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::config::{API_KEY, ConfigBuilder};
 use crate::support::http::{RawClient, get, post};
 use crate::support::script::{Script, answer};
-use crate::support::wait::{Signal, poll, within};
+use crate::support::wait::{Signal, poll};
 use crate::support::world::{HOST, World};
 
 fn ok() -> Vec<u8> {
@@ -102,59 +102,6 @@ async fn idle_clients_do_not_take_the_telemetry_listener_away() {
     let last = clients.last_mut().expect("a client");
     last.write(&kept(&get("/livez"))).await;
     assert_eq!(last.read_reply().await.status, 200);
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn a_full_api_listener_closes_what_is_idle_and_never_what_runs() {
-    let world = World::tls().await;
-    let go = Signal::new();
-    world.upstream.default(Script::new().request().wait(&go).send(ok()).stall());
-    let listener = json!({"address": "127.0.0.1:0", "max_connections": 2});
-    let config = world.config().set("/listeners/api", listener).tool(world.tool("running"));
-    let gateway = config.start().await;
-    let mut running = RawClient::connect(gateway.api()).await;
-    running.write(&call("running", "1")).await;
-    world.upstream.wait_for_requests(1).await;
-    let mut idle = RawClient::connect(gateway.api()).await;
-    idle.write(&kept(&get("/nothing"))).await;
-    assert_eq!(idle.read_reply().await.status, 404);
-    for _ in 0..3 {
-        let mut next = RawClient::connect(gateway.api()).await;
-        next.write(&kept(&get("/nothing"))).await;
-        assert_eq!(next.read_reply().await.status, 404);
-        assert!(idle.read_to_end().await.is_empty());
-        idle = next;
-    }
-    go.fire();
-    assert_eq!(running.read_reply().await.json()["status"], "succeeded");
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn without_descriptors_the_gateway_is_not_ready_and_recovers() {
-    let gateway = ConfigBuilder::new().start().await;
-    let mut probe = RawClient::connect(gateway.telemetry()).await;
-    probe.write(&kept(&get("/readyz"))).await;
-    assert_eq!(probe.read_reply().await.status, 200);
-    let before = gateway.limit_descriptors(8);
-    let mut waiting = RawClient::connect(gateway.api()).await;
-    waiting.write(&get("/nothing")).await;
-    for expected in [503, 200] {
-        within("readiness to change", async {
-            loop {
-                probe.write(&kept(&get("/readyz"))).await;
-                if probe.read_reply().await.status == expected {
-                    break;
-                }
-            }
-        })
-        .await;
-        gateway.limit_descriptors(before);
-    }
-    assert_eq!(waiting.read_reply().await.status, 404);
-    let said = |line: &Value| line["message"] == "No connection can be accepted.";
-    assert!((1..4).contains(&gateway.log_lines().iter().filter(|line| said(line)).count()));
     gateway.finish().await;
 }
 

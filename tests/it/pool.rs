@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::dns::Answer;
 use crate::support::gateway::Gateway;
 use crate::support::script::{Script, answer};
 use crate::support::upstream::Upstream;
 use crate::support::wait::{Signal, poll, together};
-use crate::support::world::{HOST, World};
+use crate::support::world::World;
 
 fn ok() -> Vec<u8> {
     answer(200, "application/json", "1")
@@ -55,83 +54,6 @@ async fn one_connection_carries_call_after_call() {
         gateway.finish().await;
         world.upstream.wait_until_closed(1).await;
     }
-}
-
-#[tokio::test]
-async fn a_kept_connection_that_ended_is_replaced_without_a_word() {
-    let world = World::tls().await;
-    world
-        .upstream
-        .next(Script::once(ok()))
-        .next(Script::new().request().send(ok()).bare_fin())
-        .next(Script::new().request().send(ok()).reset())
-        .default(always());
-    let gateway = world.gateway(world.tool("stale")).await;
-    for ended in 1..=3 {
-        calls(&gateway, "stale", 1).await;
-        world.upstream.wait_until_closed(ended).await;
-    }
-    let outcome = gateway.call("stale", json!({})).await;
-    outcome.succeeded();
-    assert_eq!(outcome.at("/attempts").as_array().map(Vec::len), Some(1));
-    assert_eq!(carriers(&world.upstream), [0, 1, 2, 3], "each request was seen once");
-    let metrics = gateway.metrics().await;
-    assert_eq!(metrics.value("sortie_retries_total", &[("tool", "stale")]), 0.0);
-    assert_eq!(metrics.value("sortie_attempts_total", &[("result", "2xx")]), 4.0);
-    assert_eq!(counts(&gateway).await.0[0], 4);
-    gateway.finish().await;
-}
-
-/// Ends a connection.
-type End = fn(Script) -> Script;
-
-/// A server whose first connection answers once, reads a second request and then ends in this way.
-async fn crossing(profile: &str, reuse: &str, ends: End) -> (World, Gateway) {
-    let world = World::plain().await;
-    world.upstream.next(ends(Script::new().request().send(ok()).request())).default(always());
-    let tool = world.tool("crossed").profile(profile);
-    let config = world.config().set("/egress/pool", json!({"reuse": reuse})).tool(tool);
-    let gateway = config.start().await;
-    calls(&gateway, "crossed", 1).await;
-    (world, gateway)
-}
-
-#[tokio::test]
-async fn an_end_that_crosses_a_request_leaves_the_outcome_open_and_reuse_off() {
-    let ends: [(&str, End); 2] = [("closed", Script::fin), ("reset", Script::reset)];
-    for (detail, end) in ends {
-        let (world, gateway) = crossing("envelope-v1", "auto", end).await;
-        let outcome = gateway.call("crossed", json!({})).await;
-        outcome.failed("network_error", Some(detail), "unknown");
-        assert_eq!(outcome.at("/error/retryable"), json!(false));
-        assert_eq!(carriers(&world.upstream), [0, 0], "the server had the whole request");
-        // From now on this endpoint gets a connection for each call.
-        calls(&gateway, "crossed", 3).await;
-        assert_eq!(carriers(&world.upstream), [0, 0, 1, 2, 3]);
-        assert_eq!(counts(&gateway).await, ([4, 1, 0, 0], 0));
-        gateway.finish().await;
-    }
-}
-
-#[tokio::test]
-async fn an_idempotent_tool_is_asked_again_on_a_fresh_connection() {
-    let (world, gateway) = crossing("bare-v1", "auto", Script::reset).await;
-    let outcome = gateway.call("crossed", json!({})).await;
-    outcome.succeeded();
-    assert_eq!(outcome.at("/attempts/0/error/detail"), json!("reset"));
-    assert_eq!(outcome.at("/attempts").as_array().map(Vec::len), Some(2));
-    assert_eq!(carriers(&world.upstream), [0, 0, 1]);
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn reuse_always_trusts_the_endpoint_again() {
-    let (world, gateway) = crossing("envelope-v1", "always", Script::fin).await;
-    let outcome = gateway.call("crossed", json!({})).await;
-    outcome.failed("network_error", Some("closed"), "unknown");
-    calls(&gateway, "crossed", 3).await;
-    assert_eq!(carriers(&world.upstream), [0, 0, 1, 1, 1]);
-    gateway.finish().await;
 }
 
 #[tokio::test]
@@ -228,20 +150,6 @@ async fn bytes_on_an_idle_connection_are_nobodys_answer() {
         assert_eq!(counts(&gateway).await, ([2, 1, 0, 1], 1));
         gateway.finish().await;
     }
-}
-
-#[tokio::test]
-async fn a_kept_connection_is_judged_again_with_each_call() {
-    let world = World::plain().await;
-    world.upstream.default(always());
-    let gateway = world.gateway(world.tool("moved")).await;
-    let at = |address: &str| Answer::with_ttl(0, &[&format!("A {address}")]);
-    world.dns.script(HOST, vec![at("127.0.0.1"), at("10.0.0.5"), at("127.0.0.1")]);
-    calls(&gateway, "moved", 1).await;
-    gateway.call("moved", json!({})).await.refused("blocked_host", Some("private"));
-    calls(&gateway, "moved", 1).await;
-    assert_eq!(carriers(&world.upstream), [0, 0]);
-    gateway.finish().await;
 }
 
 #[tokio::test]

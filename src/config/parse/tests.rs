@@ -125,6 +125,7 @@ fn tool(fields: &str) -> Arc<crate::config::snapshot::Tool> {
 }
 
 mod files;
+mod limits;
 mod mistakes;
 mod sections;
 mod tools;
@@ -136,7 +137,7 @@ fn the_smallest_file_has_the_defaults() {
         snapshot.listeners.api.bind,
         Bind::Tcp("127.0.0.1:8477".parse().expect("an address"))
     );
-    assert_eq!(snapshot.listeners.telemetry.to_string(), "[::]:9477");
+    assert_eq!(snapshot.listeners.telemetry.address.to_string(), "[::]:9477");
     assert_eq!(snapshot.listeners.api.max_body, 1_048_576);
     assert_eq!(snapshot.listeners.api.max_connections, 10_000);
     let servers: Vec<_> = snapshot.dns.servers.iter().map(ToString::to_string).collect();

@@ -19,7 +19,7 @@ fn check(before: &str, first: &str, last: &str, after: &str, expected: [&str; 3]
 }
 
 #[test]
-fn ipv4_ranges_begin_and_end_where_the_registry_says() {
+fn f023_ipv4_ranges_begin_and_end_where_the_registry_says() {
     let alone = |code| ["ok", code, "ok"];
     assert_eq!((code("0.0.0.0"), code("0.255.255.255")), ("this_network", "this_network"));
     check("9.255.255.255", "10.0.0.0", "10.255.255.255", "11.0.0.0", alone("private"));
@@ -59,7 +59,7 @@ fn ipv4_ranges_begin_and_end_where_the_registry_says() {
 }
 
 #[test]
-fn ipv6_ranges_begin_and_end_where_the_registry_says() {
+fn f023_ipv6_ranges_begin_and_end_where_the_registry_says() {
     const F: &str = "ffff:ffff:ffff:ffff";
     let last = |start: &str| format!("{start}:{F}");
     let outside = "outside_global_unicast";
@@ -435,7 +435,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
 
     #[test]
-    fn two_implementations_agree(address in any_address()) {
+    fn f023_two_implementations_agree(address in any_address()) {
         prop_assert_eq!(classify(address, &[]).code.as_str(), second_opinion(address));
     }
 
@@ -445,7 +445,7 @@ proptest! {
     }
 
     #[test]
-    fn no_disguise_opens_a_refused_address(address in refused_v4()) {
+    fn f024_no_disguise_opens_a_refused_address(address in refused_v4()) {
         for disguise in disguises(address) {
             let kind = classify(disguise.into(), &prefixes());
             prop_assert!(kind.code != EgressCode::Ok, "{address} as {disguise}");
@@ -453,7 +453,7 @@ proptest! {
     }
 
     #[test]
-    fn nat64_of_a_public_address_is_public(number in any::<u32>()) {
+    fn f024_nat64_of_a_public_address_is_public(number in any::<u32>()) {
         let address = Ipv4Addr::from(number);
         prop_assume!(second_opinion(address.into()) == "ok");
         for (place, disguise) in disguises(address).into_iter().enumerate() {

@@ -61,6 +61,11 @@ fn row(end: AttemptEnd) -> (Row, bool) {
     }
 }
 
+/// No pause but what this answer asks for.
+fn unpaused(retry_after: Option<Duration>) -> Asked {
+    Asked { retry_after, pause: Duration::ZERO }
+}
+
 fn policy(attempts: u32, words: &[&str]) -> RetryPolicy {
     let mut policy = RetryPolicy { attempts, ..RetryPolicy::default() };
     for word in words {
@@ -127,7 +132,8 @@ fn every_end_tool_and_policy_follows_the_table() {
                         _ => network && *wants_network,
                     };
                     for attempt in 1..=4 {
-                        let next = next(policy, traits, end, attempt, retry_after, LONG, 0.5);
+                        let next =
+                            next(policy, traits, end, attempt, unpaused(retry_after), LONG, 0.5);
                         let repeated = is_safe && is_wanted && attempt < policy.attempts;
                         match next {
                             Next::Retry { .. } => {
@@ -268,7 +274,8 @@ fn check_wait(asked: Option<u64>, remaining: u64, jitter: f64, expected: Option<
     let retry_after = asked.map(Duration::from_millis);
     let remaining = Duration::from_millis(remaining);
     let end = AttemptEnd::Status(429);
-    let next = next(&webhooks(), ToolTraits::default(), end, 1, retry_after, remaining, jitter);
+    let next =
+        next(&webhooks(), ToolTraits::default(), end, 1, unpaused(retry_after), remaining, jitter);
     let expected = expected.map_or(Next::Stop { retry_after }, |millis| Next::Retry {
         after: Duration::from_millis(millis),
     });
@@ -300,7 +307,7 @@ fn a_conflict_waits_a_second() {
     let traits = ToolTraits { idempotent: true, read_only: false };
     let end = AttemptEnd::Status(409);
     let after = Duration::from_secs(1);
-    assert_eq!(next(&policy, traits, end, 1, None, LONG, 0.0), Next::Retry { after });
+    assert_eq!(next(&policy, traits, end, 1, unpaused(None), LONG, 0.0), Next::Retry { after });
 }
 
 #[test]
@@ -310,7 +317,7 @@ fn extremes_do_not_overflow() {
     for attempt in [0, 1, 64, u32::MAX - 1, u32::MAX] {
         for remaining in [Duration::ZERO, Duration::MAX] {
             let end = AttemptEnd::Status(429);
-            next(&policy, traits, end, attempt, Some(Duration::MAX), remaining, 1.0);
+            next(&policy, traits, end, attempt, unpaused(Some(Duration::MAX)), remaining, 1.0);
         }
     }
 }
@@ -344,7 +351,7 @@ proptest! {
             // An attempt is bounded by what remains.
             remaining = remaining.saturating_sub(Duration::from_millis(took));
             let retry_after = asked.map(Duration::from_secs);
-            match next(&policy, traits, end, attempt, retry_after, remaining, jitter) {
+            match next(&policy, traits, end, attempt, unpaused(retry_after), remaining, jitter) {
                 Next::Stop { retry_after: passed_on } => {
                     prop_assert_eq!(passed_on, retry_after);
                     break;
@@ -372,4 +379,20 @@ proptest! {
         let text = seconds.to_string();
         prop_assert_eq!(parse_retry_after(text.as_bytes(), NOW), Some(Duration::from_secs(seconds)));
     }
+}
+
+#[test]
+fn a_repeat_waits_for_the_tool_s_pause_and_says_so_where_it_cannot() {
+    let paused = |pause, remaining| {
+        let asked = Asked { retry_after: None, pause };
+        next(&bare(), ToolTraits::default(), AttemptEnd::Connect, 1, asked, remaining, 0.5)
+    };
+    let pause = Duration::from_secs(7);
+    let after = pause + Duration::from_millis(125);
+    assert_eq!(paused(pause, LONG), Next::Retry { after });
+    assert_eq!(paused(pause, pause), Next::Stop { retry_after: Some(pause) });
+    let asked = Asked { retry_after: Some(pause * 2), pause };
+    let end = AttemptEnd::Status(429);
+    let told = next(&bare(), ToolTraits::default(), end, 1, asked, LONG, 0.5);
+    assert_eq!(told, Next::Stop { retry_after: Some(pause * 2) });
 }

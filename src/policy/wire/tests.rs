@@ -36,6 +36,7 @@ fn profile(key_form: KeyForm) -> WireProfile {
         },
         result_limit: 1024,
         retry: RetryPolicy { attempts: 1, ..RetryPolicy::default() },
+        circuit: None,
         error_body: ErrorBody::Never,
         headers: serde_json::from_str::<Vec<HeaderText>>(LINES).unwrap(),
         key_form,

@@ -20,6 +20,10 @@ impl Readings for Fixed {
     fn egress_exceptions(&self) -> usize {
         4
     }
+
+    fn circuits(&self) -> Vec<(String, Option<State>)> {
+        vec![("lookup_order".into(), Some(State::Open)), ("track_parcel".into(), None)]
+    }
 }
 
 fn labels(name: &str) -> ToolLabels<'_> {
@@ -58,6 +62,9 @@ fn the_tool_label_can_be_folded_away() {
     let text = text(&metrics);
     assert!(!text.contains("lookup_order") && !text.contains(UNKNOWN_TOOL), "{text}");
     assert!(text.contains(r#"sortie_attempts_total{result="dns",tool=""} 1"#), "{text}");
+    // One circuit is open, and the other tool has none.
+    assert!(text.contains(r#"sortie_circuit_state{state="open",tool=""} 1"#), "{text}");
+    assert!(text.contains(r#"sortie_circuit_state{state="closed",tool=""} 0"#), "{text}");
     assert!(text.contains(r#"sortie_signing_keys_active{tool=""} 2"#), "{text}");
 }
 
@@ -100,4 +107,43 @@ fn scrapes_copy_the_counts_of_others_once() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
+}
+
+#[test]
+fn circuits_of_tools_that_are_gone_are_not_shown() {
+    struct Gone;
+
+    impl Readings for Gone {
+        fn connections(&self) -> [(&'static str, u64); 4] {
+            Fixed.connections()
+        }
+
+        fn connections_open(&self) -> u64 {
+            0
+        }
+
+        fn call_lines(&self) -> [(&'static str, u64); 2] {
+            Fixed.call_lines()
+        }
+
+        fn egress_exceptions(&self) -> usize {
+            0
+        }
+
+        fn circuits(&self) -> Vec<(String, Option<State>)> {
+            Vec::new()
+        }
+    }
+
+    let metrics = Metrics::new(true);
+    let before = text(&metrics);
+    for line in [
+        r#"sortie_circuit_state{state="open",tool="lookup_order"} 1"#,
+        r#"sortie_circuit_state{state="closed",tool="lookup_order"} 0"#,
+        r#"sortie_circuit_state{state="open",tool="track_parcel"} 0"#,
+    ] {
+        assert!(before.contains(line), "{before}");
+    }
+    let after = String::from_utf8(metrics.encode(&Gone)).expect("text");
+    assert!(!after.contains("sortie_circuit_state{"), "{after}");
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::faults::proof::Fault;
 use crate::support::config::Tool;
 use crate::support::dns::Answer;
 use crate::support::namespace::{
@@ -11,15 +12,47 @@ use crate::support::script::{Script, answer, answer_with_headers};
 
 const DECISIONS: &str = "sortie_address_decisions_total";
 
+/// A call of the tool `lookup`, which may reach the public server.
+fn lookup(network: &Network) -> Fault<'_> {
+    Fault::at("lookup").served_by(&network.public, HOST, "/lookup")
+}
+
+/// The name is refused for this reason, and nobody is connected to.
+fn refused<'a>(network: &'a Network, code: &'static str) -> Fault<'a> {
+    let decision = [("tool", "lookup"), ("verdict", "refuse"), ("code", code), ("mode", "enforce")];
+    let fault = lookup(network).refused("blocked_host").detail(code).connections(0);
+    fault.metric(DECISIONS, &decision, 1.0).metric(DECISIONS, &[], 1.0)
+}
+
 #[test]
-fn a_rebinding_name_is_called_at_its_public_address_or_not_at_all() {
+fn f013_a_rebinding_name_is_called_at_its_public_address_or_not_at_all() {
     isolated(async |network| rebind_a_hundred_times(network, "auto").await);
 }
 
 #[test]
-fn a_rebinding_name_is_not_followed_when_every_call_dials() {
+fn f013_a_rebinding_name_is_not_followed_when_every_call_dials() {
     isolated(async |network| rebind_a_hundred_times(network, "never").await);
 }
+
+/// Why each of [`FORBIDDEN`] is refused.
+const INSIDE_CODES: [&str; 16] = [
+    "loopback",
+    "loopback",
+    "private",
+    "private",
+    "private",
+    "cgnat",
+    "cgnat",
+    "cloud_platform",
+    "link_local",
+    "benchmarking",
+    "unique_local",
+    "unique_local",
+    "unique_local",
+    "nat64_embedded",
+    "nat64_embedded",
+    "six_to_four",
+];
 
 /// Each question gets another answer than the one before: a second lookup in a call, or a lookup by the dialler, would
 /// lead inside at a good call and come out of step for all that follow.
@@ -37,13 +70,13 @@ async fn rebind_a_hundred_times(network: &Network, reuse: &str) {
     let config = network.config().tool(network.tool("lookup"));
     let gateway = config.set("/egress/pool/reuse", json!(reuse)).start().await;
     for call in 0..100 {
-        let outcome = gateway.call("lookup", json!({})).await;
-        if call % 2 == 0 {
-            outcome.succeeded();
-        } else {
-            let detail = outcome.at("/error/detail");
-            outcome.refused("blocked_host", detail.as_str());
-        }
+        let public = [&network.public, &network.public_v6][call / 2 % 2];
+        let fault = match call % 2 {
+            0 => Fault::at("lookup").served_by(public, HOST, "/lookup"),
+            _ => refused(network, INSIDE_CODES[call / 2 % FORBIDDEN.len()]),
+        };
+        // One connection to each of the two public addresses.
+        fault.kept(2).holds(&gateway).await;
     }
     assert_eq!(network.requests(), 50);
     assert_eq!(network.dials(), if reuse == "never" { 50 } else { 2 });
@@ -56,7 +89,7 @@ async fn rebind_a_hundred_times(network: &Network, reuse: &str) {
 }
 
 #[test]
-fn every_answer_that_leads_inside_refuses_the_name() {
+fn f010_f011_f012_every_answer_that_leads_inside_refuses_the_name() {
     isolated(async |network| {
         let gateway = network.config().tool(network.tool("lookup")).start().await;
         let public = &*format!("A {PUBLIC}");
@@ -98,11 +131,7 @@ fn every_answer_that_leads_inside_refuses_the_name() {
         ];
         for (lines, code) in rows {
             network.now(HOST, lines);
-            gateway.call("lookup", json!({})).await.refused("blocked_host", Some(code));
-            let counted = gateway.metrics().await;
-            let of_code = [("code", *code), ("verdict", "refuse"), ("mode", "enforce")];
-            let same = rows.iter().take_while(|row| row.0 != *lines).filter(|row| row.1 == *code);
-            assert_eq!(counted.value(DECISIONS, &of_code), same.count() as f64 + 1.0, "{lines:?}");
+            refused(network, code).holds(&gateway).await;
         }
         assert_eq!(network.dials(), 0);
         gateway.finish().await;
@@ -144,7 +173,7 @@ fn a_redirect_leads_nowhere() {
 }
 
 #[test]
-fn the_gateway_does_not_call_itself() {
+fn f025_the_gateway_does_not_call_itself() {
     isolated(async |network| {
         let tool = |name: &str, port| Tool::new(name, &format!("https://{HOST}:{port}/"));
         let config = network
@@ -158,17 +187,23 @@ fn the_gateway_does_not_call_itself() {
             .tool(network.tool("own"))
             .start()
             .await;
+        let own = |tool: &'static str| {
+            let decision = [("tool", tool), ("verdict", "refuse"), ("code", "self")];
+            let fault = Fault::at(tool).refused("blocked_host").detail("self");
+            fault.metric(DECISIONS, &decision, 1.0)
+        };
         // Where it listens on everything, every public address of the machine is its own.
         for lines in [format!("A {PUBLIC}"), format!("A {SECOND}"), format!("AAAA {PUBLIC_V6}")] {
             network.now(HOST, &[&lines]);
-            gateway.call("api", json!({})).await.refused("blocked_host", Some("self"));
+            own("api").holds(&gateway).await;
         }
         network.now(HOST, &[&format!("A {SECOND}")]);
-        gateway.call("telemetry", json!({})).await.refused("blocked_host", Some("self"));
+        own("telemetry").holds(&gateway).await;
         // Another port of the same machine falls under the normal rules.
-        gateway.call("own", json!({})).await.succeeded();
+        let normal = Fault::at("own").served_by(&network.second, HOST, "/own").connections(1);
+        normal.holds(&gateway).await;
         network.now(HOST, &[&format!("A {BLACK_HOLE}")]);
-        gateway.call("own", json!({})).await.refused("blocked_host", Some("self"));
+        own("own").kept(1).holds(&gateway).await;
         assert_eq!(network.dials(), 1);
         gateway.finish().await;
     });

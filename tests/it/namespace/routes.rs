@@ -2,10 +2,17 @@
 
 use serde_json::json;
 
+use crate::faults::proof::Fault;
 use crate::support::config::Tool;
 use crate::support::namespace::{
     BLACK_HOLE, CLOSED, HOST, NO_ROUTE_V6, OTHER_HOST, PUBLIC, PUBLIC_V6, SECOND, isolated,
 };
+use crate::support::upstream::Upstream;
+
+/// A call of the tool `lookup`, which this server is to get.
+fn lookup(server: &Upstream) -> Fault<'_> {
+    Fault::at("lookup").served_by(server, HOST, "/lookup")
+}
 
 #[test]
 fn a_call_asks_each_family_once_and_goes_to_that_address() {
@@ -42,7 +49,7 @@ fn a_call_asks_each_family_once_and_goes_to_that_address() {
 }
 
 #[test]
-fn hosts_file_search_list_and_proxies_change_nothing() {
+fn f019_f020_hosts_file_search_list_and_proxies_change_nothing() {
     isolated(async |network| {
         const FILE_ONLY: &str = "hosts-file-only.example.com";
         let url = |host: &str| format!("https://{host}/");
@@ -61,10 +68,11 @@ fn hosts_file_search_list_and_proxies_change_nothing() {
         network.now("gone.example.com", &["NXDOMAIN"]);
         network.now(FILE_ONLY, &["NXDOMAIN"]);
         let gateway = config.start().await;
-        gateway.call("lookup", json!({})).await.succeeded();
+        lookup(&network.public).holds(&gateway).await;
         for tool in ["gone", "file_only"] {
-            let outcome = gateway.call(tool, json!({})).await;
-            outcome.failed("network_error", Some("dns"), "not_sent");
+            let fault = Fault::at(tool).failed("network_error").detail("dns").retryable();
+            let nxdomain = [("result", "nxdomain")];
+            fault.metric("sortie_dns_lookups_total", &nxdomain, 1.0).kept(1).holds(&gateway).await;
         }
         let strangers: Vec<_> = network
             .dns
@@ -91,9 +99,11 @@ fn an_address_in_the_url_is_never_asked_for() {
 }
 
 #[test]
-fn the_next_judged_address_is_tried() {
+fn f028_f032_the_next_judged_address_is_tried() {
     isolated(async |network| {
+        // Waiting for the first address to the end would take longer than the call may.
         let config = network.config().set("/egress/pool/reuse", json!("never"));
+        let config = config.set("/egress/connect_timeout", json!("30s"));
         let gateway = config.tool(network.tool("lookup")).start().await;
         let rows = [
             [format!("A {CLOSED}"), format!("A {SECOND}")],
@@ -102,40 +112,38 @@ fn the_next_judged_address_is_tried() {
         ];
         for (calls, [first, second]) in rows.iter().enumerate() {
             network.now(HOST, &[first, second]);
-            gateway.call("lookup", json!({})).await.succeeded();
-            assert_eq!(network.second.requests().len(), calls + 1, "{first}");
+            lookup(&network.second).connections(1).kept(0).holds(&gateway).await;
             assert_eq!(network.dns.questions().len(), (calls + 1) * 2, "no second lookup");
         }
         // A bad address beside them is no way out.
         network.now(HOST, &[&format!("A {CLOSED}"), &format!("A {BLACK_HOLE}"), "A 10.0.0.5"]);
-        gateway.call("lookup", json!({})).await.refused("blocked_host", Some("private"));
+        let fault = lookup(&network.second).refused("blocked_host").detail("private");
+        fault.connections(0).holds(&gateway).await;
         assert_eq!(network.dials(), 3);
         gateway.finish().await;
     });
 }
 
 #[test]
-fn a_kept_connection_is_left_when_dns_moves() {
+fn f014_a_kept_connection_is_left_when_dns_moves() {
     isolated(async |network| {
         let config = network.config().set("/egress/pool/reuse", json!("always"));
         let gateway = config.tool(network.tool("lookup")).start().await;
         let public = format!("A {PUBLIC}");
         network.now(HOST, &[&public]);
-        gateway.call("lookup", json!({})).await.succeeded();
-        gateway.call("lookup", json!({})).await.succeeded();
-        assert_eq!((network.dials(), network.requests()), (1, 2));
+        lookup(&network.public).connections(1).holds(&gateway).await;
+        lookup(&network.public).connections(0).holds(&gateway).await;
 
         network.now(HOST, &["A 127.0.0.1"]);
-        gateway.call("lookup", json!({})).await.refused("blocked_host", Some("loopback"));
-        assert_eq!((network.dials(), network.requests()), (1, 2));
+        let fault = lookup(&network.public).refused("blocked_host").detail("loopback");
+        fault.connections(0).kept(1).holds(&gateway).await;
 
+        // Not the kept one of another address.
         network.now(HOST, &[&format!("A {SECOND}")]);
-        gateway.call("lookup", json!({})).await.succeeded();
-        assert_eq!(network.second.requests().len(), 1, "not the kept one of another address");
+        lookup(&network.second).connections(1).kept(2).holds(&gateway).await;
 
         network.now(HOST, &[&public]);
-        gateway.call("lookup", json!({})).await.succeeded();
-        assert_eq!(network.requests(), 4);
+        lookup(&network.public).connections(0).kept(2).holds(&gateway).await;
         gateway.finish().await;
     });
 }

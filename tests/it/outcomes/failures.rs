@@ -5,12 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::outcomes::{Expected, FAILED, check};
-use crate::support::config::{API_KEY, Tool};
+use crate::support::config::Tool;
 use crate::support::dns::Answer;
 use crate::support::gateway::Gateway;
-use crate::support::http::{RawClient, post};
 use crate::support::script::{Script, answer, answer_with_headers, head};
-use crate::support::wait::{Signal, poll};
+use crate::support::wait::Signal;
 use crate::support::world::World;
 
 const UNSURE: &str = "It may have taken effect; check before trying again.";
@@ -222,35 +221,6 @@ async fn a_tool_without_its_secret_is_not_configured() {
     let warned =
         gateway.log_lines().iter().any(|line| line.to_string().contains("secrets/nowhere"));
     assert!(warned, "the operator is told");
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn a_runtime_that_hangs_up_before_anything_was_sent_cancels() {
-    let world = World::plain().await;
-    let held = Signal::new();
-    world.dns.script("slow.example.com", vec![Answer::lines(&["A 10.0.0.5"]).held(&held)]);
-    let gateway = world
-        .config()
-        .tool(Tool::new("slow", "https://slow.example.com/"))
-        .set("/dns/timeout", json!("10s"))
-        .start()
-        .await;
-    let mut runtime = RawClient::connect(gateway.api()).await;
-    let body = json!({"tool": "slow", "arguments": {}, "call_id": "call_gone"}).to_string();
-    runtime.write(&post("/v1/calls", Some(API_KEY), body)).await;
-    poll("a question", || async {
-        world.dns.questions().iter().any(|one| one.name == "slow.example.com.").then_some(())
-    })
-    .await;
-    drop(runtime);
-    let line = gateway.call_line("call_gone").await;
-    assert_eq!((&line["status"], &line["code"]), (&json!("failed"), &json!("cancelled")));
-    assert_eq!(line["outcome"], "not_sent");
-    let labels =
-        [("tool", "slow"), ("status", "failed"), ("code", "cancelled"), ("fault", "caller")];
-    assert_eq!(gateway.metrics().await.value("sortie_calls_total", &labels), 1.0);
-    held.fire();
     gateway.finish().await;
 }
 

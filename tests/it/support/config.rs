@@ -80,13 +80,14 @@ pub(crate) struct ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    /// Loopback listeners on free ports, one key, no tool.
+    /// Loopback listeners on free ports, one key, no tool, and no breaker: most tests let a tool fail often.
     pub(crate) fn new() -> Self {
         let document = json!({
             "version": 1,
             "listeners": {"api": {"address": "127.0.0.1:0"}, "telemetry": {"address": "127.0.0.1:0"}},
             "auth": {"keys": []},
             "egress": {"exceptions": []},
+            "defaults": {"breaker": "off"},
             "tools": [],
         });
         let mut builder = Self {
@@ -165,6 +166,11 @@ impl ConfigBuilder {
     pub(crate) fn set(mut self, pointer: &str, value: Value) -> Self {
         *self.place(pointer) = value;
         self
+    }
+
+    /// Idle clients are not closed while a test lasts.
+    pub(crate) fn patient(self) -> Self {
+        self.set("/listeners/api/idle_timeout", json!("10m"))
     }
 
     /// Replaces the whole document by this text; secrets and files stay as they are.

@@ -46,6 +46,8 @@ pub(crate) enum Answer {
     Held(Signal, Box<Answer>),
     /// Any packets.
     Forged(Forger),
+    /// Packets from a port that was not asked, then the answer.
+    Strange(Forger, Box<Answer>),
 }
 
 impl Answer {
@@ -125,6 +127,15 @@ impl DnsServer {
         self.address
     }
 
+    /// Goes away: when this returns, nobody listens at the address.
+    pub(crate) async fn stop(mut self) {
+        for running in self.running.drain(..) {
+            running.abort();
+            // An error says that it was aborted, which it was.
+            let _ = running.await;
+        }
+    }
+
     /// From now on the name has these records and codes, with a TTL of 60 seconds.
     pub(crate) fn set(&self, name: &str, lines: &[&str]) -> &Self {
         self.script(name, vec![Answer::lines(lines)])
@@ -191,7 +202,7 @@ async fn serve_udp(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
         let packet = buffer[..length].to_vec();
         let (socket, shared) = (Arc::clone(&socket), Arc::clone(&shared));
         running.spawn(async move {
-            for packet in shared.reply(&packet, Transport::Udp).await {
+            for packet in shared.reply(&packet, Transport::Udp, peer).await {
                 let _ = socket.send_to(&packet, peer).await;
             }
         });
@@ -202,18 +213,22 @@ async fn serve_udp(socket: Arc<UdpSocket>, shared: Arc<Shared>) {
 async fn serve_tcp(listener: TcpListener, shared: Arc<Shared>) {
     let mut running = JoinSet::new();
     loop {
-        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let (mut stream, peer) = listener.accept().await.expect("a connection");
         let shared = Arc::clone(&shared);
-        running.spawn(async move { while serve_one(&mut stream, &shared).await.is_ok() {} });
+        running.spawn(async move { while serve_one(&mut stream, peer, &shared).await.is_ok() {} });
         while running.try_join_next().is_some() {}
     }
 }
 
-async fn serve_one(stream: &mut TcpStream, shared: &Shared) -> std::io::Result<()> {
+async fn serve_one(
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> std::io::Result<()> {
     let length = stream.read_u16().await?;
     let mut packet = vec![0; usize::from(length)];
     stream.read_exact(&mut packet).await?;
-    for packet in shared.reply(&packet, Transport::Tcp).await {
+    for packet in shared.reply(&packet, Transport::Tcp, peer).await {
         stream.write_u16(u16::try_from(packet.len()).expect("a packet below 64 KiB")).await?;
         stream.write_all(&packet).await?;
     }
@@ -222,7 +237,7 @@ async fn serve_one(stream: &mut TcpStream, shared: &Shared) -> std::io::Result<(
 
 impl Shared {
     /// Notes the question and makes the packets that answer it.
-    async fn reply(&self, packet: &[u8], transport: Transport) -> Vec<Vec<u8>> {
+    async fn reply(&self, packet: &[u8], transport: Transport, peer: SocketAddr) -> Vec<Vec<u8>> {
         let request = match Message::from_vec(packet) {
             Ok(request) if request.queries.len() == 1 => request,
             other => {
@@ -246,6 +261,14 @@ impl Shared {
                 Answer::Truncated(inner) => answer = *inner,
                 Answer::Drop => return Vec::new(),
                 Answer::Forged(forge) => return forge(&request),
+                Answer::Strange(forge, inner) => {
+                    let stranger = UdpSocket::bind((peer.ip(), 0)).await.expect("a free port");
+                    for packet in forge(&request) {
+                        // The kernel of a connected socket may say that it does not want it.
+                        let _ = stranger.send_to(&packet, peer).await;
+                    }
+                    answer = *inner;
+                }
                 Answer::Lines { ttl, lines } => {
                     let packet = encode(&render(&request, ttl, &lines));
                     let room = usize::from(request.max_payload().max(512));

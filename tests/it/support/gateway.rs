@@ -1,5 +1,6 @@
 //! The real binary, started on a configuration of its own and watched from outside.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::cli::{Finished, sortie};
 use crate::support::config::{API_KEY, ConfigBuilder, Folder};
-use crate::support::http::{Reply, exchange, get, post};
+use crate::support::http::{RawClient, Reply, exchange, get, post};
 use crate::support::metrics::Metrics;
 use crate::support::wait::{Log, poll};
 
@@ -33,8 +34,18 @@ pub(crate) struct Gateway {
 impl ConfigBuilder {
     /// Starts the gateway and waits until it is ready.
     pub(crate) async fn start(&self) -> Gateway {
+        self.start_by(sortie()).await
+    }
+
+    /// The same, by a program that becomes it: `prlimit --nofile=64:64`.
+    pub(crate) async fn start_under(&self, program: &str, arguments: &[&str]) -> Gateway {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(sortie().get_program());
+        self.start_by(command).await
+    }
+
+    async fn start_by(&self, mut command: Command) -> Gateway {
         let folder = self.write();
-        let mut command = sortie();
         command.arg("serve").arg("--config").arg(&folder.config);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -105,11 +116,27 @@ impl Gateway {
 
     /// Calls with a whole body; run and step are filled in where they are missing.
     pub(crate) async fn call_with(&self, mut body: Value) -> Outcome {
-        let step = self.step.fetch_add(1, Ordering::Relaxed);
+        let step = self.next_step();
         let fields = body.as_object_mut().expect("an object");
         fields.entry("run_id").or_insert_with(|| json!("run_test"));
-        fields.entry("step").or_insert_with(|| json!(step.to_string()));
+        fields.entry("step").or_insert(json!(step));
         Outcome(self.post(Some(API_KEY), body.to_string()).await)
+    }
+
+    /// Posts a call and leaves the connection open: its owner reads the answer or hangs up. `more` are further fields.
+    pub(crate) async fn open_call(&self, tool: &str, call_id: &str, more: Value) -> RawClient {
+        let mut body = json!({"tool": tool, "arguments": {}, "call_id": call_id});
+        for (field, value) in more.as_object().expect("an object") {
+            body[field] = value.clone();
+        }
+        let mut client = RawClient::connect(self.api).await;
+        client.write(&post("/v1/calls", Some(API_KEY), body.to_string())).await;
+        client
+    }
+
+    /// A step that no other call has.
+    pub(crate) fn next_step(&self) -> String {
+        self.step.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
     /// Posts any bytes to `/v1/calls`.
@@ -156,6 +183,30 @@ impl Gateway {
         };
         let what = format!("the line of {call_id}");
         self.stdout.wait(&what, |lines| lines.iter().find(is_it).cloned()).await
+    }
+
+    /// The lines of all finished calls, by call. What the gateway has written is read to its end first.
+    pub(crate) async fn call_lines(&self) -> HashMap<String, Vec<Value>> {
+        let metrics = self.metrics().await;
+        let written = metrics.value("sortie_call_log_entries_total", &[("result", "written")]);
+        let is_one = |line: &&String| line.starts_with(r#"{"stream":"call""#);
+        self.stdout
+            .wait("the lines of all calls", |lines| {
+                (lines.iter().filter(is_one).count() as f64 >= written).then_some(())
+            })
+            .await;
+        let mut by_call: HashMap<String, Vec<Value>> = HashMap::new();
+        for line in self.stdout.all().iter().filter(is_one) {
+            let line: Value = serde_json::from_str(line).expect("a JSON line");
+            let call = line["call_id"].as_str().expect("a call id").to_owned();
+            by_call.entry(call).or_default().push(line);
+        }
+        by_call
+    }
+
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until no call is in flight.

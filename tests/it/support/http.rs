@@ -85,6 +85,13 @@ impl RawClient {
         reply
     }
 
+    /// Waits until something has come, and reads no more than that.
+    pub(crate) async fn peek(&mut self) {
+        let mut byte = [0];
+        let peeked = within("a first byte", self.stream.peek(&mut byte)).await;
+        assert_eq!(peeked.expect("a stream"), 1, "the connection has ended");
+    }
+
     /// Reads until the other side closes; a reset counts as an end.
     pub(crate) async fn read_to_end(&mut self) -> Vec<u8> {
         while self.read_more().await {}

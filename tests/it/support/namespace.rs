@@ -141,7 +141,7 @@ fn prepare() {
         let length = if address(text).is_ipv4() { 32 } else { 128 };
         batch.push_str(&format!("address add {text}/{length} dev lo\n"));
     }
-    command("ip", &["-batch", "-"], &batch);
+    ip(&batch);
     // The files stay as long as they are mounted.
     let folder = tempfile::tempdir().expect("a folder");
     for (target, text) in [("/etc/resolv.conf", RESOLV_CONF), ("/etc/hosts", HOSTS)] {
@@ -151,6 +151,11 @@ fn prepare() {
         std::fs::remove_file(file).expect("a file");
         assert_eq!(std::fs::read_to_string(target).expect("a file"), text);
     }
+}
+
+/// Runs commands of `ip`, one on each line.
+pub(crate) fn ip(batch: &str) {
+    command("ip", &["-batch", "-"], batch);
 }
 
 fn command(program: &str, arguments: &[&str], input: &str) {

@@ -10,6 +10,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("policy", 1),
     ("config", 2),
     ("clock", 3),
+    ("limits", 3),
     ("net", 3),
     ("source", 3),
     ("telemetry", 3),

@@ -8,7 +8,7 @@ fn listeners_are_addresses_or_sockets() {
     let listeners =
         at("listeners: {api: {address: \"[::1]:80\"}, telemetry: {address: 127.0.0.1:81}}");
     assert_eq!(listeners.api.bind, Bind::Tcp("[::1]:80".parse().expect("an address")));
-    assert_eq!(listeners.telemetry.to_string(), "127.0.0.1:81");
+    assert_eq!(listeners.telemetry.address.to_string(), "127.0.0.1:81");
     let listeners =
         at("listeners: {api: {unix: {path: api.sock, mode: \"0660\"}, max_body: 256KiB}}");
     assert_eq!(listeners.api.bind, Bind::Unix { path: "api.sock".into(), mode: 0o660 });
@@ -33,13 +33,13 @@ fn bad_listeners_are_told() {
     );
     bad(
         "listeners: {api: {address: 127.0.0.1:80}, telemetry: {address: \":80\"}}\n",
-        "3:54: listeners.telemetry: both listeners would take port 80",
+        "3:54: listeners.telemetry: api and telemetry would both take port 80",
     );
     bad(
         "listeners: {api: {unix: {path: a, mode: 0600}}}\n",
         "3:41: listeners.api.unix.mode: must be text, not a number, put it in quotes",
     );
-    bad("listeners: {admin: {}}\n", "3:13: listeners.admin: is not supported by this version");
+    bad("listeners: {admin: {}}\n", "3:20: listeners.admin.unix: is missing, write where the socket is to be");
 }
 
 #[test]
