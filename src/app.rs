@@ -10,21 +10,24 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, SystemClock};
-use crate::config::snapshot::{Bind, Shutdown, Snapshot, Tool, Unavailable};
+use crate::config::snapshot::{Bind, Snapshot};
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
 use crate::limits::Limits;
 use crate::net::epoch::{Epoch, NetworkError};
+use crate::net::key_sets::{KeySets, fetch_set};
 use crate::net::pool::Pool;
 use crate::net::tls::warm_up;
 use crate::policy::breaker::State;
+use crate::reload::{InForce, Means as ReloadMeans, ReloadWorker, Reloader, announce};
+use crate::serve::auth::Doorkeeper;
 use crate::serve::calls::{self, ApiState};
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
-use crate::source::{self, LoadError};
+use crate::source::{self, Load, LoadError};
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::log::LogSink;
-use crate::telemetry::metrics::{Metrics, ToolLabels};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::readings::Readings;
 
 /// Bounds on the telemetry listener: a scraper and a few probes, which connect anew where they come seldom.
@@ -56,7 +59,6 @@ pub enum StartError {
 pub struct App {
     api: Option<SocketAddr>,
     telemetry: Option<SocketAddr>,
-    shutdown: Shutdown,
     gateway: Arc<Gateway>,
     pool: Arc<Pool>,
     metrics: Arc<Metrics>,
@@ -66,65 +68,87 @@ pub struct App {
     serving_api: JoinHandle<()>,
     serving_telemetry: JoinHandle<()>,
     reaper: JoinHandle<()>,
+    key_fetcher: JoinHandle<()>,
+    reloader: Reloader,
+    reloading: JoinHandle<()>,
 }
 
 impl App {
     /// Reads the configuration, builds everything, listens, and is ready when it returns.
     pub async fn start(config: &Path, log: LogSink) -> Result<Self, StartError> {
-        let snapshot = source::load(config)?;
-        Self::build(snapshot, config, log).await
+        let load = source::load(config)?;
+        Self::build(load, config, log).await
     }
 
     /// The same for a configuration that is read already; `config` is read again where a listener's port is 0, since the
     /// egress rules have to know the real one.
     pub async fn build(
-        snapshot: Snapshot,
+        load: Load<Snapshot>,
         config: &Path,
         log: LogSink,
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let api_listener = bind_api(&snapshot).await?;
-        let telemetry_bind = Bind::Tcp(snapshot.listeners.telemetry.address);
+        let api_listener = bind_api(&load.found).await?;
+        let telemetry_bind = Bind::Tcp(load.found.listeners.telemetry.address);
         let telemetry_listener =
             Listener::bind(ListenerName::Telemetry, &telemetry_bind, TELEMETRY_LIMITS).await?;
         let bound: Vec<SocketAddr> =
             api_listener.address().into_iter().chain(telemetry_listener.address()).collect();
-        let snapshot = if bound.iter().eq(configured(&snapshot).iter()) {
-            snapshot
+        let load = if bound.iter().eq(configured(&load.found).iter()) {
+            load
         } else {
             source::load_bound(config, &bound)?
         };
-        let epoch = Arc::new(Epoch::new(Arc::new(snapshot), None, &clock)?);
-        let (snapshot, tls) = (&epoch.snapshot, epoch.network.tls());
-        let warnings = snapshot.warnings.iter().map(ToString::to_string);
-        for warning in warnings.chain(tls.warnings.iter().cloned()) {
-            tracing::warn!(warning, "The configuration works, but something looks wrong.");
-        }
+        let in_force = InForce::new(load.reading, load.secrets, &load.found);
+        let epoch = Arc::new(Epoch::new(Arc::new(load.found), None, &clock)?);
         let warming = {
-            let config = tls.config.clone();
+            let config = epoch.network.tls().config.clone();
             tokio::task::spawn_blocking(move || warm_up(&config))
         };
-        let metrics = Arc::new(Metrics::new(snapshot.metrics_per_tool));
-        publish(&metrics, snapshot, &*clock);
+        let metrics = Arc::new(Metrics::new(epoch.snapshot.metrics_per_tool));
+        metrics.build(
+            env!("CARGO_PKG_VERSION"),
+            option_env!("SORTIE_REVISION").unwrap_or("unknown"),
+            option_env!("SORTIE_RUSTC").unwrap_or("unknown"),
+        );
+        let (epochs, in_use) = watch::channel(epoch.clone());
         let pool = Pool::new(clock.clone());
         let webhook = Arc::new(WebhookExecutor::new(
             pool.clone(),
             clock.clone(),
             metrics.clone(),
             rand::random,
+            in_use.clone(),
         ));
         let limits = Arc::new(Limits::new(clock.clone(), metrics.clone()));
-        limits.configure(snapshot);
-        let shutdown = snapshot.shutdown.clone();
-        let (_, epochs) = watch::channel(epoch);
+        limits.configure(&epoch.snapshot);
+        let reload = ReloadMeans {
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            webhook: webhook.clone(),
+            limits: limits.clone(),
+            log: log.clone(),
+        };
+        announce(&epoch, None, in_force.unreadable(), &reload);
+        metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
+        let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
         let gateway =
-            Arc::new(Gateway::new(epochs, webhook, limits, clock.clone(), metrics.clone(), log));
+            Arc::new(Gateway::new(in_use, webhook, limits, clock.clone(), metrics.clone(), log));
 
         let readiness = Arc::new(Readiness::default());
-        let means = Means { metrics: metrics.clone(), readiness: readiness.clone(), clock };
+        let (key_sets, fetcher) = KeySets::new(clock.clone());
+        let means = Means {
+            metrics: metrics.clone(),
+            readiness: readiness.clone(),
+            clock: clock.clone(),
+            tls_of: None,
+        };
         let (api_phase, phase) = watch::channel(Phase::Serving);
-        let api_router =
-            calls::router(ApiState { gateway: gateway.clone(), phase: Arc::new(phase.clone()) });
+        let api_router = calls::router(ApiState {
+            gateway: gateway.clone(),
+            doorkeeper: Arc::new(Doorkeeper { key_sets }),
+            phase: Arc::new(phase.clone()),
+        });
         let telemetry_router = telemetry::router(TelemetryState {
             metrics: metrics.clone(),
             readings: Arc::new(Counts { pool: pool.clone(), gateway: gateway.clone() }),
@@ -144,14 +168,21 @@ impl App {
         ));
         // A panic while warming up costs the first call some milliseconds and nothing else.
         let _ = warming.await;
+        let means = Means { tls_of: Some(gateway.clone()), ..means };
         let serving_api = tokio::spawn(api_listener.run(api_router, means, phase));
+        let key_fetcher = {
+            let gateway = gateway.clone();
+            tokio::spawn(
+                fetcher.run(move |endpoint| fetch_set(gateway.epoch(), endpoint, clock.clone())),
+            )
+        };
         let reaper = tokio::spawn(pool.clone().run_reaper());
+        let reloading = tokio::spawn(worker.run());
         readiness.set(true);
         tracing::info!("Ready.");
         Ok(Self {
             api,
             telemetry,
-            shutdown,
             gateway,
             pool,
             metrics,
@@ -161,6 +192,9 @@ impl App {
             serving_api,
             serving_telemetry,
             reaper,
+            key_fetcher,
+            reloader,
+            reloading,
         })
     }
 
@@ -174,13 +208,21 @@ impl App {
         self.telemetry
     }
 
+    /// Asks for other configurations.
+    pub fn reloader(&self) -> &Reloader {
+        &self.reloader
+    }
+
     /// Ends in order: not ready, no new calls, wait for those that run, cut off what outlasts the grace, close.
     pub async fn shutdown(self) {
         tracing::info!("Draining.");
+        // What ends now takes no other configuration any more.
+        self.reloading.abort();
+        let shutdown = self.gateway.epoch().snapshot.shutdown.clone();
         self.metrics.draining.set(1);
-        if !self.shutdown.accept_for.is_zero() {
+        if !shutdown.accept_for.is_zero() {
             self.readiness.set(false);
-            tokio::time::sleep(self.shutdown.accept_for).await;
+            tokio::time::sleep(shutdown.accept_for).await;
         }
         self.api_phase.send_replace(Phase::Draining);
         // Only now, so that whoever saw it is never served by chance.
@@ -194,13 +236,14 @@ impl App {
             self.gateway.idle().await;
         };
         tokio::pin!(finish);
-        let finished = tokio::time::timeout(self.shutdown.grace, finish.as_mut()).await.is_ok();
+        let finished = tokio::time::timeout(shutdown.grace, finish.as_mut()).await.is_ok();
         if !finished {
             tracing::warn!("Some calls did not finish in time and are cut off.");
             self.gateway.cut_off();
             // Their outcomes are still told; a runtime that does not read its own must not hold the process.
             let _ = tokio::time::timeout(LAST_ANSWERS, finish).await;
         }
+        self.key_fetcher.abort();
         self.reaper.abort();
         self.pool.close_all();
         self.telemetry_phase.send_replace(Phase::Closed);
@@ -259,30 +302,4 @@ async fn bind_api(snapshot: &Snapshot) -> Result<Listener, BindError> {
 /// The TCP addresses as the file has them.
 fn configured(snapshot: &Snapshot) -> Vec<SocketAddr> {
     snapshot.listeners.addresses().collect()
-}
-
-/// Shows a configuration in the metrics, and its exceptions in the log.
-fn publish(metrics: &Metrics, snapshot: &Snapshot, clock: &dyn Clock) {
-    metrics.configure(
-        &snapshot.hash,
-        snapshot.tools.values().map(|tool| ToolLabels {
-            name: tool.name.as_str(),
-            effect: tool.policy.effect,
-            signing_keys: tool.signing.at(clock.unix_ms().div_euclid(1000)).len(),
-        }),
-    );
-    metrics.build(
-        env!("CARGO_PKG_VERSION"),
-        option_env!("SORTIE_REVISION").unwrap_or("unknown"),
-        option_env!("SORTIE_RUSTC").unwrap_or("unknown"),
-    );
-    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    metrics.config_tools.set(count(snapshot.tools.len()));
-    metrics.config_warnings.set(count(snapshot.warnings.len()));
-    for exception in snapshot.egress.exceptions_in_force(clock.unix_ms().div_euclid(1000)) {
-        tracing::warn!(exception, "An exception opens what egress refuses.");
-    }
-    let no_secret = |tool: &&Arc<Tool>| matches!(tool.unavailable, Some(Unavailable::NoSecret(_)));
-    let missing = snapshot.tools.values().filter(no_secret).count();
-    metrics.secret_errors.inc_by(u64::try_from(missing).unwrap_or(u64::MAX));
 }

@@ -1,6 +1,7 @@
 //! The executor port: something that can run a checked call.
 
 pub mod failure;
+pub mod tokens;
 pub mod webhook;
 
 use std::sync::Arc;

@@ -17,8 +17,10 @@ pub mod policy {
     pub mod address;
     pub mod answer;
     pub mod approval;
+    pub mod authentication;
     pub mod breaker;
     pub mod budget;
+    pub mod credentials;
     pub mod egress;
     pub mod egress_check;
     pub mod egress_code;
@@ -27,7 +29,11 @@ pub mod policy {
     pub mod endpoint;
     pub mod header;
     pub mod identity;
+    pub mod issuer;
+    pub mod jwk;
     pub mod names;
+    pub mod oauth2;
+    pub mod peer_name;
     pub mod ports;
     pub mod profile_fault;
     pub mod quota;
@@ -41,6 +47,7 @@ pub mod policy {
     pub mod scheme;
     pub mod sign;
     pub mod template;
+    pub mod token;
     pub mod truncate;
     pub mod window;
     pub mod wire;
@@ -49,16 +56,22 @@ pub mod policy {
 
 /// Floor 2: text in, an immutable value out.
 pub mod config {
+    pub mod auth;
+    pub mod basic;
+    pub mod caller;
+    pub mod client_identity;
     pub mod context;
     pub mod egress;
     pub mod finding;
     pub mod given;
+    pub mod issuers;
     pub mod keys;
     pub mod leaf;
     pub mod limits;
     pub mod listeners;
     pub mod parse;
     pub mod profile;
+    pub mod proxy;
     pub mod raw;
     pub mod raw_auth;
     pub mod raw_egress;
@@ -67,6 +80,7 @@ pub mod config {
     pub mod read;
     pub mod redact;
     pub mod runtime;
+    pub mod serving;
     pub mod snapshot;
     pub mod tools;
     pub mod yaml;
@@ -81,9 +95,12 @@ pub mod net {
     pub mod epoch;
     pub mod fetch;
     pub mod header_case;
+    pub mod key_sets;
     pub mod meter;
     pub mod pool;
+    pub mod proxy;
     pub mod resolve;
+    pub mod serving;
     pub mod shortage;
     #[cfg(test)]
     pub mod tests;
@@ -94,6 +111,8 @@ pub mod limits;
 pub mod source;
 /// Floor 3: what operators watch.
 pub mod telemetry {
+    pub mod config_metrics;
+    mod dial;
     pub mod labels;
     pub mod log;
     pub mod maker;
@@ -115,3 +134,4 @@ pub mod serve;
 // Floor 7: wiring and the command line.
 pub mod app;
 pub mod cli;
+pub mod reload;

@@ -10,6 +10,7 @@ pub mod http;
 pub mod outcome;
 mod pace;
 pub mod telemetry;
+mod tls;
 
 use std::convert::Infallible;
 use std::io;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use axum::response::{IntoResponse, Response};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -30,12 +33,15 @@ use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::config::snapshot::Bind;
+use crate::gateway::Gateway;
 use crate::gateway::flight::Caught;
+use crate::net::serving::{Peer, ServerTls};
 use crate::serve::bind::{Place, Stream};
 use crate::serve::crowd::Crowd;
 use crate::serve::http::{ApiCode, ApiError, screen};
 use crate::serve::pace::{Pace, Paced};
 use crate::serve::telemetry::Readiness;
+use crate::serve::tls::secure;
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::metrics::Metrics;
 
@@ -87,6 +93,8 @@ pub struct Means {
     pub readiness: Arc<Readiness>,
     /// Spaces the lines about that.
     pub clock: Arc<dyn Clock>,
+    /// Where the listener may speak TLS: knows the settings in force.
+    pub tls_of: Option<Arc<Gateway>>,
 }
 
 /// A place that cannot be listened at.
@@ -132,7 +140,8 @@ impl Listener {
         let mut shortage =
             Shortage { listener: name, means: means.clone(), lasts: false, told: None };
         let router = TowerToHyperService::new(router);
-        let door = Arc::new(FrontDoor { listener: name, router, metrics: means.metrics });
+        let Means { metrics, tls_of, .. } = means;
+        let door = Arc::new(FrontDoor { listener: name, router, metrics, tls_of });
         let mut crowd = Crowd::new(limits.max_connections);
         loop {
             let accepted = tokio::select! {
@@ -209,17 +218,34 @@ struct FrontDoor {
     listener: ListenerName,
     router: TowerToHyperService<Router>,
     metrics: Arc<Metrics>,
+    tls_of: Option<Arc<Gateway>>,
 }
 
 impl FrontDoor {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response, Infallible> {
-        let response = match screen(&request) {
+    /// What the listener speaks TLS with now.
+    fn tls(&self) -> Option<Arc<ServerTls>> {
+        self.tls_of.as_ref().and_then(|gateway| gateway.epoch().network.serving().cloned())
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        mut request: Request<Incoming>,
+        peer: Option<Arc<Peer>>,
+    ) -> Result<Response, Infallible> {
+        if let Some(peer) = &peer {
+            request.extensions_mut().insert(peer.clone());
+        }
+        let mut response = match screen(&request) {
             Ok(()) => match Caught::new(self.router.call(request)).await {
                 Ok(routed) => routed?,
                 Err(panic) => self.panicked(&panic),
             },
             Err(error) => error.into_response(),
         };
+        if peer.is_some_and(|peer| !peer.is_of(self.tls().as_ref())) {
+            // The next request shakes hands by the settings in force.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         self.metrics.http_request(self.listener, response.status().as_u16());
         Ok(response)
     }
@@ -239,18 +265,32 @@ async fn serve(
     mut phase: watch::Receiver<Phase>,
     pace: Pace,
 ) {
+    let is_kept = *phase.borrow() == Phase::Serving;
+    // Who comes during the drain has until its end; it has no request after the first one anyway.
+    let end = if is_kept { Phase::Draining } else { Phase::Closed };
+    let header_timeout = limits.header_timeout;
+    let (stream, peer) = match door.tls() {
+        None => (stream, None),
+        Some(tls) => {
+            let the_end = reached(&mut phase, end);
+            match secure(stream, tls, header_timeout, &pace, the_end).await {
+                Some((stream, peer)) => (stream, Some(peer)),
+                None => return,
+            }
+        }
+    };
     let watched = pace.clone();
+    let (metrics, listener) = (Arc::clone(&door.metrics), door.listener);
     let service = service_fn(move |request| {
         let pace = pace.clone();
         pace.answering();
-        let answer = door.clone().answer(request);
+        let answer = door.clone().answer(request, peer.clone());
         async move {
             let answer = answer.await;
             pace.answered();
             answer
         }
     });
-    let is_kept = *phase.borrow() == Phase::Serving;
     let connection = http1::Builder::new()
         .keep_alive(is_kept)
         .max_headers(MAX_HEADERS)
@@ -258,9 +298,6 @@ async fn serve(
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Paced::new(stream, watched.clone())), service);
     tokio::pin!(connection);
-    let header_timeout = limits.header_timeout;
-    // Who comes during the drain has until its end; it has no request after the first one anyway.
-    let end = if is_kept { Phase::Draining } else { Phase::Closed };
     let served = async {
         tokio::select! {
             biased;
@@ -278,8 +315,19 @@ async fn serve(
     };
     if let Err(error) = served.await {
         // A client's doing: it hung up, sent no HTTP or was too slow.
+        if let Some(code) = own_answer(&error) {
+            metrics.http_request(listener, code);
+        }
         tracing::debug!(%error, "A connection ended early.");
     }
+}
+
+/// The status with which hyper itself answers what is no request: the front door never sees it.
+fn own_answer(error: &hyper::Error) -> Option<u16> {
+    if error.is_parse_too_large() {
+        return Some(431);
+    }
+    (error.is_parse() && !error.is_parse_version_h2()).then_some(400)
 }
 
 /// Waits until the phase is this one or a later one, or until nobody can say it any more.

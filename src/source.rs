@@ -1,27 +1,22 @@
 //! Reads what a configuration is made of: its file, secrets, name servers, interface addresses.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
-use std::os::unix::ffi::OsStringExt;
+pub mod reading;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use zeroize::Zeroizing;
-
 use crate::clock::{Clock, SystemClock};
-use crate::config::context::{Environment, Source, SourceError};
+use crate::config::context::{Earlier, Environment, Lookup, Source, SourceError};
 use crate::config::finding::{ConfigErrors, Finding};
 use crate::config::parse;
 use crate::config::snapshot::{DnsSettings, Snapshot};
 use crate::config::yaml;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
-
-/// Larger secrets are refused.
-const MAX_SECRET: usize = 64 << 10;
-/// Where the system's name servers stand.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
+use crate::source::reading::{MAX_SECRET, Reader, Reading, System, read, read_secret};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -39,34 +34,86 @@ pub enum LoadError {
     },
 }
 
+/// One look at a configuration and all that it names.
+#[derive(Debug)]
+pub struct Load<T> {
+    /// What came of it.
+    pub found: T,
+    /// What was read for it.
+    pub reading: Reading,
+    /// The secrets among that, as they are; the earlier value of one that could not be read.
+    pub secrets: HashMap<Source, Secret>,
+}
+
 /// Reads and compiles a configuration file.
-pub fn load(file: &Path) -> Result<Snapshot, LoadError> {
-    compile(file, environment())
+pub fn load(file: &Path) -> Result<Load<Snapshot>, LoadError> {
+    compile(file, Terms::default()).valid()
 }
 
 /// The same for listeners that took these addresses: with port 0 the file does not know them.
-pub fn load_bound(file: &Path, bound: &[SocketAddr]) -> Result<Snapshot, LoadError> {
-    compile(file, Environment { bound: Some(bound.to_vec()), ..environment() })
+pub fn load_bound(file: &Path, bound: &[SocketAddr]) -> Result<Load<Snapshot>, LoadError> {
+    compile(file, Terms { bound: Some(bound.to_vec()), ..Terms::default() }).valid()
 }
 
-/// The same as if the file said `strict: true`, where `strict`.
+/// The same for a gateway that runs: what was read is told also where it is wrong.
+pub fn load_again(
+    file: &Path,
+    bound: &[SocketAddr],
+    earlier: &Earlier,
+) -> Load<Result<Snapshot, LoadError>> {
+    let bound = Some(bound.to_vec());
+    compile(file, Terms { bound, earlier: Some(earlier), ..Terms::default() })
+}
+
+/// Reads and compiles as if the file said `strict: true`, where `strict`.
 pub fn check(file: &Path, strict: bool) -> Result<Snapshot, LoadError> {
-    compile(file, Environment { strict, ..environment() })
+    compile(file, Terms { strict, ..Terms::default() }).found
 }
 
 /// The rules and the name servers of a configuration that says nothing.
 pub fn defaults() -> Result<(Arc<EgressRules>, DnsSettings), LoadError> {
-    let snapshot = parse::parse("defaults", "{version: 1, auth: none}", &environment());
+    let environment = environment(&lookup, System::read(), Terms::default());
+    let snapshot = parse::parse("defaults", "{version: 1, auth: none}", &environment);
     let snapshot = snapshot.map_err(LoadError::Invalid)?;
     Ok((snapshot.egress, snapshot.dns))
 }
 
-fn compile(file: &Path, environment: Environment<'_>) -> Result<Snapshot, LoadError> {
+/// Reads a secret as it is; nothing of it is ever logged.
+pub fn lookup(source: &Source) -> Result<Secret, SourceError> {
+    read_secret(source, |path| read(path, MAX_SECRET))
+}
+
+/// What a load is told besides the file.
+#[derive(Default)]
+struct Terms<'a> {
+    strict: bool,
+    bound: Option<Vec<SocketAddr>>,
+    earlier: Option<&'a Earlier>,
+}
+
+impl Load<Result<Snapshot, LoadError>> {
+    fn valid(self) -> Result<Load<Snapshot>, LoadError> {
+        let Self { found, reading, secrets } = self;
+        Ok(Load { found: found?, reading, secrets })
+    }
+}
+
+fn compile(file: &Path, terms: Terms<'_>) -> Load<Result<Snapshot, LoadError>> {
+    let reader = Reader::new();
+    let earlier = terms.earlier;
+    let found = compile_with(&reader, file, terms);
+    let (reading, secrets) = reader.into_reading(earlier);
+    Load { found, reading, secrets }
+}
+
+fn compile_with(reader: &Reader, file: &Path, terms: Terms<'_>) -> Result<Snapshot, LoadError> {
     let name = file.display().to_string();
     let unreadable = |error| LoadError::Unreadable { file: name.clone(), error };
-    let bytes = read(file, yaml::MAX_BYTES).map_err(unreadable)?;
+    let bytes = reader.file(file, yaml::MAX_BYTES).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes)
         .map_err(|error| not_utf8(&name, bytes.get(..error.valid_up_to()).unwrap_or_default()))?;
+    let lookup = |source: &Source| reader.secret(source);
+    let environment = environment(&lookup, reader.system.clone(), terms);
     parse::parse(&name, text, &environment).map_err(LoadError::Invalid)
 }
 
@@ -84,50 +131,16 @@ fn not_utf8(file: &str, beginning: &[u8]) -> LoadError {
     LoadError::Invalid(ConfigErrors { errors: vec![finding], warnings: Vec::new() })
 }
 
-fn environment() -> Environment<'static> {
+fn environment<'a>(lookup: &'a Lookup<'a>, system: System, terms: Terms<'a>) -> Environment<'a> {
     Environment {
-        lookup: &lookup,
-        resolv_conf: std::fs::read_to_string(RESOLV_CONF).unwrap_or_default(),
-        interfaces: interfaces(),
+        lookup,
+        resolv_conf: system.resolv_conf,
+        interfaces: system.interfaces,
         unix_seconds: SystemClock.unix_ms().div_euclid(1000),
-        strict: false,
-        bound: None,
+        strict: terms.strict,
+        bound: terms.bound,
+        earlier: terms.earlier,
     }
-}
-
-/// Reads a secret as it is; nothing of it is ever logged.
-pub fn lookup(source: &Source) -> Result<Secret, SourceError> {
-    let bytes = match source {
-        Source::Env(name) => {
-            Zeroizing::new(std::env::var_os(name).ok_or(SourceError::Missing)?.into_vec())
-        }
-        Source::File(path) => read(path, MAX_SECRET).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => SourceError::Missing,
-            _ => SourceError::Unreadable(error.to_string()),
-        })?,
-    };
-    if bytes.len() > MAX_SECRET {
-        return Err(SourceError::TooLarge);
-    }
-    Ok(Secret::new(bytes.as_slice()))
-}
-
-/// Reads a file, at most one byte past the limit. The buffer never moves, so no copy of a secret is left behind.
-fn read(path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let size = file.metadata()?.len().min(most);
-    // Room for a file that grows while it is read, and for those that say they have no size.
-    let room = usize::try_from(size).unwrap_or(limit).saturating_add(1).max(MAX_SECRET + 32);
-    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// The addresses of this machine; none where the system does not tell.
-fn interfaces() -> Vec<IpAddr> {
-    let found = if_addrs::get_if_addrs().unwrap_or_default();
-    found.iter().map(if_addrs::Interface::ip).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::cli::exit::{FAILED, OK, fail, print};
 use crate::clock::{Clock, SystemClock};
 use crate::config::snapshot::DnsSettings;
 use crate::net::resolve::{HickoryResolver, Resolve};
-use crate::policy::address::{Admitted, EgressRules, Judged, Refusal};
+use crate::policy::address::{Admitted, EgressRules, Judged, Refusal, WayOut};
 use crate::policy::egress_code::EgressCode;
 use crate::policy::endpoint::Endpoint;
 use crate::source;
@@ -42,6 +42,9 @@ struct Line<'a> {
     verdict: &'static str,
     code: &'static str,
     addresses: Vec<IpAddr>,
+    /// Whether the proxy looks the name up and judges what it finds.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    delegated: bool,
     #[serde(skip)]
     reason: Option<String>,
 }
@@ -111,7 +114,7 @@ impl Judge {
             Err(error) => {
                 let reason = Some(error.to_string());
                 let code = error.code().as_str();
-                return Line { input, verdict: "refuse", code, addresses: Vec::new(), reason };
+                return Line::without(input, "refuse", code, reason);
             }
         };
         let judged: Judged<Admitted<'_>> = self.rules.admit(&self.tool, &endpoint, self.now);
@@ -119,6 +122,11 @@ impl Judge {
             Ok(admitted) => admitted,
             Err(refusal) => return Line::of(input, Err(refusal)),
         };
+        if let WayOut::Delegated(_) = self.rules.way_out(&admitted) {
+            let (code, reason) = (EgressCode::Ok.as_str(), "delegated: the proxy judges it");
+            let line = Line::without(input, "allow", code, Some(reason.to_owned()));
+            return Line { delegated: true, ..line };
+        }
         let answers = match (admitted.literal(), &self.resolver) {
             (Some(answers), _) => answers,
             (None, None) => return Line::of(input, Ok(Vec::new())),
@@ -126,8 +134,7 @@ impl Judge {
                 Ok(resolved) => (*resolved.answers).clone(),
                 Err(error) => {
                     let (verdict, code) = ("unresolvable", EgressCode::ResolveFailed.as_str());
-                    let reason = Some(error.to_string());
-                    return Line { input, verdict, code, addresses: Vec::new(), reason };
+                    return Line::without(input, verdict, code, Some(error.to_string()));
                 }
             },
         };
@@ -137,11 +144,20 @@ impl Judge {
 }
 
 impl<'a> Line<'a> {
+    fn without(
+        input: &'a str,
+        verdict: &'static str,
+        code: &'static str,
+        reason: Option<String>,
+    ) -> Self {
+        Self { input, verdict, code, addresses: Vec::new(), delegated: false, reason }
+    }
+
     fn of(input: &'a str, verdict: Result<Vec<IpAddr>, Refusal>) -> Self {
         match verdict {
             Ok(addresses) => {
                 let code = EgressCode::Ok.as_str();
-                Self { input, verdict: "allow", code, addresses, reason: None }
+                Self { addresses, ..Self::without(input, "allow", code, None) }
             }
             Err(refusal) => Self {
                 input,
@@ -151,6 +167,7 @@ impl<'a> Line<'a> {
                     "refuse"
                 },
                 code: refusal.code.as_str(),
+                delegated: false,
                 addresses: refusal.address.into_iter().collect(),
                 reason: Some(refusal.to_string()),
             },
@@ -172,7 +189,7 @@ impl<'a> Line<'a> {
 fn rules(config: Option<&std::path::Path>) -> Result<(Arc<EgressRules>, DnsSettings), String> {
     match config {
         Some(path) => {
-            let snapshot = source::load(path).map_err(|error| error.to_string())?;
+            let snapshot = source::load(path).map_err(|error| error.to_string())?.found;
             Ok((snapshot.egress, snapshot.dns))
         }
         None => source::defaults().map_err(|error| error.to_string()),
@@ -217,7 +234,7 @@ mod tests {
     #[test]
     fn a_line_of_text_stays_one_line() {
         let (input, code) = ("a\nb", "malformed_url");
-        let line = Line { input, verdict: "refuse", code, addresses: Vec::new(), reason: None };
+        let line = Line::without(input, "refuse", code, None);
         assert_eq!(line.as_text().lines().count(), 1, "{}", line.as_text());
     }
 }

@@ -1,4 +1,4 @@
-//! `sortie serve`: runs the gateway until SIGTERM or Ctrl-C.
+//! `sortie serve`: runs the gateway until SIGTERM or Ctrl-C, and reads its configuration again on SIGHUP.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::app::App;
 use crate::cli::exit::{FAILED, OK, fail};
 use crate::config::snapshot::Snapshot;
-use crate::source;
+use crate::reload::Trigger;
+use crate::source::{self, Load};
 use crate::telemetry::log::{self, LogSink, LogWriter};
 
 /// Run the gateway until SIGTERM or Ctrl-C.
@@ -39,10 +40,11 @@ pub fn run(arguments: &Arguments) -> u8 {
     code
 }
 
-/// SIGTERM and Ctrl-C.
+/// SIGTERM and Ctrl-C, and SIGHUP.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -50,15 +52,33 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
+    /// Waits until it is told to end.
     async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
     }
+
+    /// Waits until it is told to end or to reload.
+    async fn next_order(&mut self) -> Order {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Order::End,
+            _ = self.interrupt.recv() => Order::End,
+            _ = self.hangup.recv() => Order::Reload,
+        }
+    }
+}
+
+/// What a signal means to a gateway that serves.
+enum Order {
+    End,
+    Reload,
 }
 
 /// How it ended.
@@ -75,17 +95,17 @@ async fn serve(arguments: &Arguments) -> (u8, Option<LogWriter>) {
         Ok(signals) => signals,
         Err(error) => return (fail(&format!("signals cannot be received: {error}")), None),
     };
-    let snapshot = match source::load(&arguments.config) {
-        Ok(snapshot) => snapshot,
+    let load = match source::load(&arguments.config) {
+        Ok(load) => load,
         Err(error) => return (fail(&error.to_string()), None),
     };
-    let (sink, writer) = match LogSink::start(snapshot.logging.json, io::stdout()) {
+    let (sink, writer) = match LogSink::start(load.found.logging.json, io::stdout()) {
         Ok(started) => started,
         Err(error) => return (fail(&format!("the log writer does not start: {error}")), None),
     };
-    log::install(&snapshot.logging, &sink);
-    raise_descriptors(&snapshot);
-    let code = match until_told(snapshot, &arguments.config, sink.clone(), &mut signals).await {
+    log::install(load.found.logging, &sink);
+    raise_descriptors(&load.found);
+    let code = match until_told(load, &arguments.config, sink.clone(), &mut signals).await {
         End::Hurried => FAILED,
         End::Ordered(code) => {
             // A reader of stdout that has stopped holds neither the process nor a second signal.
@@ -114,10 +134,15 @@ fn raise_descriptors(snapshot: &Snapshot) {
     }
 }
 
-async fn until_told(snapshot: Snapshot, config: &Path, log: LogSink, signals: &mut Signals) -> End {
+async fn until_told(
+    load: Load<Snapshot>,
+    config: &Path,
+    log: LogSink,
+    signals: &mut Signals,
+) -> End {
     let started = tokio::select! {
         biased;
-        started = App::build(snapshot, config, log) => started,
+        started = App::build(load, config, log) => started,
         () = signals.next() => return End::Ordered(OK),
     };
     let app = match started {
@@ -127,7 +152,13 @@ async fn until_told(snapshot: Snapshot, config: &Path, log: LogSink, signals: &m
             return End::Ordered(fail(&error.to_string()));
         }
     };
-    signals.next().await;
+    while let Order::Reload = signals.next_order().await {
+        tokio::select! {
+            biased;
+            () = signals.next() => break,
+            _ = app.reloader().reload(Trigger::Signal) => {}
+        }
+    }
     tokio::select! {
         () = app.shutdown() => End::Ordered(OK),
         () = signals.next() => End::Hurried,

@@ -1,5 +1,6 @@
 //! What a configuration is compiled with: the world as plain values, and small readers with bounds.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -9,11 +10,12 @@ use std::time::Duration;
 use crate::config::finding::Report;
 use crate::config::given::Given;
 use crate::config::leaf::{Span, Verbatim};
+use crate::config::snapshot::{KeyPair, Snapshot};
 use crate::config::yaml::NodeId;
 use crate::model::secret::Secret;
 
 /// Where a secret is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A variable of the environment.
     Env(String),
@@ -61,6 +63,36 @@ pub struct Environment<'a> {
     pub strict: bool,
     /// What the listeners took, where they are bound already; otherwise the file says it.
     pub bound: Option<Vec<SocketAddr>>,
+    /// What is taken over from the configuration in force, where there is one.
+    pub earlier: Option<&'a Earlier>,
+}
+
+/// What a configuration takes over from the one that it replaces.
+#[derive(Debug, Default)]
+pub struct Earlier {
+    secrets: HashMap<Source, Secret>,
+    overlaps: HashMap<(String, KeyPair), i64>,
+}
+
+impl Earlier {
+    /// Of a configuration and the secrets that were read for it.
+    pub fn new(secrets: HashMap<Source, Secret>, snapshot: &Snapshot) -> Self {
+        let overlaps = snapshot.tools.values().filter_map(|tool| {
+            let overlap = tool.signing.overlap.as_ref()?;
+            Some(((tool.name.to_string(), overlap.pair), overlap.since))
+        });
+        Self { secrets, overlaps: overlaps.collect() }
+    }
+
+    /// The last value of a secret.
+    pub fn secret(&self, source: &Source) -> Option<&Secret> {
+        self.secrets.get(source)
+    }
+
+    /// When a tool's pair of keys was first seen, in Unix seconds.
+    pub fn overlap_since(&self, tool: &str, pair: KeyPair) -> Option<i64> {
+        self.overlaps.get(&(tool.to_owned(), pair)).copied()
+    }
 }
 
 /// What every section's compiler has at hand.
@@ -154,9 +186,18 @@ impl Context<'_> {
         }
     }
 
-    /// Reads a secret and removes exactly one line end. An empty one is an error at `node`.
+    /// Reads a secret and removes exactly one line end. An empty one is an error at `node`; one that cannot be read any
+    /// more keeps its last value.
     pub fn secret(&self, node: NodeId, source: &Source) -> Result<Secret, SecretProblem> {
-        let raw = (self.environment.lookup)(source).map_err(SecretProblem::Lookup)?;
+        let raw = match (self.environment.lookup)(source) {
+            Ok(raw) => raw,
+            Err(error) => {
+                let earlier = self.environment.earlier.and_then(|earlier| earlier.secret(source));
+                let last = earlier.ok_or_else(|| SecretProblem::Lookup(error.clone()))?;
+                self.unreadable(node, source, &error, "its last value is kept");
+                last.clone()
+            }
+        };
         let line = raw.without_line_end();
         if line.is_empty() {
             self.report.error(node, format!("{source} is empty"));

@@ -4,19 +4,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::config::context::{Context, SecretProblem};
 use crate::config::finding::steps;
 use crate::config::given::Given;
 use crate::config::leaf::{Day, Ports};
+use crate::config::proxy;
 use crate::config::raw_egress::{
     RawEgress, RawException, RawIpv6, RawMixedAnswers, RawMode, RawPool, RawReuse, RawRoots,
     RawTls, RawTlsVersion,
 };
-use crate::config::snapshot::{PoolSettings, Reuse, Roots, TlsSettings, TlsVersion};
+use crate::config::raw_tool::RawReference;
+use crate::config::snapshot::{PoolSettings, Proxy, Reuse, Roots, TlsSettings, TlsVersion};
 use crate::config::yaml::NodeId;
+use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
 use crate::policy::egress::{EgressSettings, Exception, Ipv6, MixedAnswers, Mode};
 use crate::policy::egress_check;
+use crate::policy::endpoint::Endpoint;
 
 /// `egress`, compiled.
 pub struct Egress {
@@ -30,6 +36,10 @@ pub struct Egress {
     pub connect_timeout: Duration,
     /// How connections are kept.
     pub pool: PoolSettings,
+    /// SHA-256 over all of the section: a part of each tool's `route_digest`.
+    pub digest: [u8; 32],
+    /// Through which proxy they leave.
+    pub proxy: Option<Proxy>,
 }
 
 /// Compiles `egress`; `own` are the addresses of Sortie's own listeners.
@@ -37,17 +47,82 @@ pub fn compile(context: &Context<'_>, given: &Given<RawEgress>, own: Vec<SocketA
     let default = RawEgress::default();
     let raw = given.get().unwrap_or(&default);
     let settings = settings(raw, own);
+    let tls = tls(context, &raw.tls);
+    let pool = pool(context, &raw.pool);
+    let proxy = proxy::proxy(context, &raw.proxy, |roots| extra_ca(context, roots));
+    let connect_timeout = context.duration(
+        &raw.connect_timeout,
+        Duration::from_secs(3),
+        Duration::from_millis(10)..=Duration::from_secs(60),
+    );
     Egress {
         rules: rules(context, &settings, given.node()).map(Arc::new),
         shadow: settings.mode == Mode::Shadow,
-        tls: tls(context, &raw.tls),
-        connect_timeout: context.duration(
-            &raw.connect_timeout,
-            Duration::from_secs(3),
-            Duration::from_millis(10)..=Duration::from_secs(60),
-        ),
-        pool: pool(context, &raw.pool),
+        digest: digest(settings, &tls, connect_timeout, &pool, proxy.as_ref()),
+        tls,
+        connect_timeout,
+        pool,
+        proxy,
     }
+}
+
+/// A URL of the file that was judged.
+pub struct Judged {
+    /// Where it leads.
+    pub endpoint: Endpoint,
+    /// Where only an exception opened it that has ended: what it is refused for now.
+    pub ended: Option<String>,
+}
+
+/// Reads a URL and judges it by the function that judges calls: what is refused there is refused here.
+pub fn endpoint(
+    context: &Context<'_>,
+    rules: Option<&EgressRules>,
+    asker: &str,
+    text: &str,
+    node: NodeId,
+) -> Option<Judged> {
+    let endpoint = match Endpoint::parse(text) {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            context.report.error(node, format!("{error} ({})", error.code().as_str()));
+            return None;
+        }
+    };
+    let Some(rules) = rules else { return Some(Judged { endpoint, ended: None }) };
+    let judged = rules.admit(asker, &endpoint, context.environment.unix_seconds);
+    let mut ended = None;
+    if let Err(refusal) = judged.verdict {
+        let message = format!("{refusal} ({})", refusal.code.as_str());
+        // Before all of their ends every exception is in force.
+        if rules.admit(asker, &endpoint, i64::MIN).verdict.is_err() {
+            context.report.error(node, message);
+        } else {
+            ended = Some(message);
+        }
+    } else if let Some(code) = judged.shadow {
+        let message = format!("would be refused if `egress.mode` were enforce ({})", code.as_str());
+        context.report.warn(node, message);
+    }
+    Some(Judged { endpoint, ended })
+}
+
+/// Debug output names every field, so that a new one cannot be forgotten. A secret hides from it and has to be added by a
+/// digest of its own.
+fn digest(
+    settings: EgressSettings,
+    tls: &TlsSettings,
+    connect_timeout: Duration,
+    pool: &PoolSettings,
+    proxy: Option<&Proxy>,
+) -> [u8; 32] {
+    // An interface that comes or goes is no reason to part with connections: each is judged again before it is used.
+    let settings = EgressSettings { own_listeners: Vec::new(), ..settings };
+    let authorization = proxy.and_then(|proxy| proxy.authorization.as_ref()).map(Secret::expose);
+    let mut digest = Sha256::new();
+    digest.update(format!("{settings:?} {tls:?} {connect_timeout:?} {pool:?} {proxy:?}"));
+    digest.update(authorization.unwrap_or_default());
+    digest.finalize().into()
 }
 
 fn settings(raw: &RawEgress, own: Vec<SocketAddr>) -> EgressSettings {
@@ -80,6 +155,7 @@ fn settings(raw: &RawEgress, own: Vec<SocketAddr>) -> EgressSettings {
             .get()
             .map(|list| list.iter().map(exception).collect())
             .unwrap_or_default(),
+        proxying: proxy::proxying(&raw.proxy),
     }
 }
 
@@ -161,13 +237,13 @@ fn tls(context: &Context<'_>, given: &Given<RawTls>) -> TlsSettings {
             Some(RawRoots::System) => Roots::System,
             Some(RawRoots::Webpki) | None => Roots::Webpki,
         },
-        extra_ca: extra_ca(context, raw),
+        extra_ca: extra_ca(context, &raw.extra_ca),
     }
 }
 
 /// The further roots. Without them every tool that needs them fails, so they are never only a warning.
-fn extra_ca(context: &Context<'_>, raw: &RawTls) -> Option<String> {
-    let (reference, node) = raw.extra_ca.found()?;
+fn extra_ca(context: &Context<'_>, given: &Given<RawReference>) -> Option<String> {
+    let (reference, node) = given.found()?;
     let source = context.source(node, &reference.file, &reference.env)?;
     let bytes = match context.secret(node, &source) {
         Ok(bytes) => bytes,

@@ -1,64 +1,29 @@
-//! Compiles `auth`: who may call, and with which bounds.
+//! Compiles `auth.keys`: bearer keys, by file, by variable or by digest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::config::caller::{RawCaller, caller};
 use crate::config::context::{Context, SecretProblem, Source};
-use crate::config::given::{Given, OneOf};
+use crate::config::given::Given;
 use crate::config::leaf::{Day, Verbatim};
-use crate::config::raw_auth::{RawAuth, RawKey, RawKeyValue, RawNoAuth, RawScope};
-use crate::config::snapshot::{Bind, Listeners};
+use crate::config::raw_auth::{RawKey, RawKeyValue};
 use crate::config::yaml::NodeId;
-use crate::model::id::DEFAULT_ORGANISATION;
-use crate::policy::identity::{Authentication, Caller, Glob, Key, KeyDigest, Keys, Scope};
+use crate::policy::identity::{Key, KeyDigest, Keys, Proof};
 
 /// Shorter keys are a warning.
 const KEY_BYTES: usize = 24;
 
-/// Compiles `auth`; `root` is where it should stand.
-pub fn authentication(
+/// Compiles the keys; `names` are those of other callers, and takes theirs.
+pub fn compile<'g>(
     context: &Context<'_>,
-    root: NodeId,
-    given: &Given<OneOf<RawNoAuth, RawAuth>>,
-    listeners: &Listeners,
-) -> Authentication {
-    let hint = "write `none` (loopback and Unix sockets only) or {keys: […]}";
-    match context.required(root, "auth", given, hint) {
-        Some((OneOf::Short(RawNoAuth::None), node)) => {
-            let local = match &listeners.api.bind {
-                Bind::Tcp(address) => address.ip().is_loopback(),
-                Bind::Unix { .. } => true,
-            };
-            if !local {
-                let message =
-                    "`none` needs the api listener on loopback or a Unix socket, write {keys: […]}";
-                context.report.error(node, message);
-            }
-            Authentication::None(Arc::new(Caller::anonymous()))
-        }
-        Some((OneOf::Long(raw), node)) => Authentication::Keys(keys(context, raw, node)),
-        None => Authentication::Keys(Keys::default()),
-    }
-}
-
-fn keys(context: &Context<'_>, raw: &RawAuth, node: NodeId) -> Keys {
-    let hint = "write a list of keys";
-    let Some((list, node)) = context.required(node, "keys", &raw.keys, hint) else {
-        return Keys::default();
-    };
-    if list.is_empty() {
-        context.report.error(node, "is empty, nobody could call");
-    }
-    let mut names = HashSet::new();
+    list: &'g [Given<RawKey>],
+    names: &mut HashSet<&'g str>,
+) -> Keys {
     let mut digests = HashSet::new();
     let mut keys = Vec::new();
     for (raw, node) in list.iter().filter_map(Given::found) {
-        let key = key(context, raw, node);
-        if let Some((name, node)) = raw.name.found()
-            && !names.insert(name.as_str())
-        {
-            context.report.error(node, format!("another key is named `{name}` too"));
-        }
+        let key = key(context, raw, node, names);
         if key.digests.iter().all(|digest| digests.insert(*digest)) {
             keys.push(key);
         } else {
@@ -69,25 +34,21 @@ fn keys(context: &Context<'_>, raw: &RawAuth, node: NodeId) -> Keys {
     Keys::new(&keys).unwrap_or_default()
 }
 
-fn key(context: &Context<'_>, raw: &RawKey, node: NodeId) -> Key {
-    let name = context.required(node, "name", &raw.name, "it stands in log lines");
-    if let Some((name, node)) = name
-        && !(1..=64).contains(&name.chars().count())
-    {
-        context.report.error(node, "must have 1 to 64 characters");
-    }
-    if let Some((organisation, node)) = raw.organisation.found()
-        && organisation != DEFAULT_ORGANISATION
-    {
-        context.report.error(node, "must be `default`, this version knows no other organisation");
-    }
-    let caller = Caller {
-        name: name.map(|(name, _)| name.clone()).unwrap_or_default(),
-        organisation: DEFAULT_ORGANISATION.into(),
-        scopes: scopes(context, raw, node),
-        agents: globs(context, &raw.agents),
-        tools: globs(context, &raw.tools),
+fn key<'g>(
+    context: &Context<'_>,
+    raw: &'g RawKey,
+    node: NodeId,
+    names: &mut HashSet<&'g str>,
+) -> Key {
+    let written = RawCaller {
+        proof: Proof::Key,
+        name: &raw.name,
+        organisation: &raw.organisation,
+        scopes: &raw.scopes,
+        agents: &raw.agents,
+        tools: &raw.tools,
     };
+    let caller = caller(context, node, &written, names);
     context.required(node, "key", &raw.key, "write {file: PATH}, {env: NAME} or {sha256: HEX}");
     let values = [&raw.key, &raw.previous];
     let digests = values
@@ -102,41 +63,6 @@ fn key(context: &Context<'_>, raw: &RawKey, node: NodeId) -> Key {
         *ends
     });
     Key { caller: Arc::new(caller), digests, ends }
-}
-
-fn scopes(context: &Context<'_>, raw: &RawKey, node: NodeId) -> Vec<Scope> {
-    let hint = "write for example [agent, \"agent:call\"]";
-    let Some((list, node)) = context.required(node, "scopes", &raw.scopes, hint) else {
-        return Vec::new();
-    };
-    if list.is_empty() {
-        context.report.error(node, format!("is empty, {hint}"));
-    }
-    let scopes = list.iter().filter_map(Given::get).map(|scope| match scope {
-        RawScope::Agent => Scope::Agent,
-        RawScope::Approve => Scope::AgentApprove,
-        RawScope::Call => Scope::AgentCall,
-        RawScope::Policy => Scope::AgentPolicy,
-        RawScope::Write => Scope::AgentWrite,
-    });
-    let scopes: Vec<_> = scopes.collect();
-    if scopes.contains(&Scope::AgentCall) && scopes.contains(&Scope::AgentApprove) {
-        context.report.warn(node, "lets one key run calls and approve them, use two keys");
-    }
-    scopes
-}
-
-/// The globs of a bound. A list that is given and empty would bind to nothing and read as everything.
-fn globs(context: &Context<'_>, given: &Given<Vec<Given<String>>>) -> Vec<Glob> {
-    let Some((list, node)) = given.found() else { return Vec::new() };
-    if list.is_empty() {
-        context.report.error(node, "is empty, name one or leave it out for all");
-    }
-    let globs = list.iter().filter_map(Given::found).filter_map(|(text, node)| {
-        let glob = Glob::parse(text);
-        glob.map_err(|error| context.report.error(node, error.to_string())).ok()
-    });
-    globs.collect()
 }
 
 fn digest(context: &Context<'_>, raw: &RawKeyValue, node: NodeId) -> Option<KeyDigest> {

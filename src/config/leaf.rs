@@ -161,7 +161,7 @@ leaf!(
     "text without `${`: nothing is put into it, name a file or a variable of the environment instead",
     |text| (!text.contains("${")).then(|| Verbatim(text.to_owned())),
     |_| None,
-    {"type": "string", "not": {"pattern": "\\$\\{"}}
+    {"type": "string", "not": {"type": "string", "pattern": "\\$\\{"}}
 );
 
 leaf!(

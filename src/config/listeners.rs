@@ -111,11 +111,12 @@ fn api(context: &Context<'_>, given: &Given<RawApiListener>) -> ApiListener {
     };
     if let Bind::Tcp(address) = &bind
         && !address.ip().is_loopback()
+        && raw.tls.node().is_none()
         && let Some(node) = raw.address.node()
     {
         context.report.warn(
             node,
-            "serves keys and calls without TLS beyond this machine, put a TLS proxy before it",
+            "serves keys and calls without TLS beyond this machine, give it `tls` or put a TLS proxy before it",
         );
     }
     let max_body = raw.max_body.found().map(|(Size(bytes), node)| (*bytes, node));
@@ -133,6 +134,7 @@ fn api(context: &Context<'_>, given: &Given<RawApiListener>) -> ApiListener {
             Duration::from_secs(1)..=Duration::from_secs(3600),
         ),
         max_connections: max_connections(context, &raw.max_connections, 10_000),
+        tls: raw.tls.node().is_some(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::config::raw::{LATER, RawConfig};
 use crate::config::snapshot::Snapshot;
 use crate::config::tools::Profiles;
 use crate::config::yaml::{Document, NodeId};
-use crate::config::{egress, keys, limits, listeners, read, redact, runtime, tools};
+use crate::config::{auth, egress, limits, listeners, read, redact, runtime, serving, tools};
 use crate::model::id::hex;
 
 /// The only version of the file's format.
@@ -61,9 +61,16 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
     let listeners = listeners::listeners(context, &raw.listeners);
     let admin = raw.listeners.get().map(|raw| &raw.admin);
     let admin_token = admin.and_then(|admin| listeners::admin_token(context, admin));
-    let authentication = keys::authentication(context, root, &raw.auth, &listeners);
     let own = listeners::own(context, &listeners);
     let egress = egress::compile(context, &raw.egress, own);
+    let api_tls = raw.listeners.get().and_then(|raw| raw.api.get()).map(|raw| &raw.tls);
+    let around = auth::Surroundings {
+        listeners: &listeners,
+        asks_for_certificates: api_tls.is_some_and(serving::asks_for_certificates),
+        rules: egress.rules.as_deref(),
+    };
+    let authentication = auth::authentication(context, root, &raw.auth, &around);
+    let serving = serving::compile(context, api_tls, &raw.auth);
     let profiles = profiles(context, &raw.profiles);
     let defaults = limits::defaults(context, &raw.defaults);
     let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults);
@@ -76,11 +83,13 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
         listeners,
         admin_token,
         redacted: redact::redacted(context.report.document),
+        serving,
         dns: runtime::dns(context, &raw.dns),
         tls: egress.tls,
         connect_timeout: egress.connect_timeout,
         pool: egress.pool,
         max_calls_in_flight: limits::max_calls_in_flight(context, &raw.limits),
+        proxy: egress.proxy,
         shutdown: runtime::shutdown(context, &raw.shutdown),
         logging: runtime::logging(&raw.logging),
         metrics_per_tool: metrics.and_then(|raw| raw.per_tool.get().copied()).unwrap_or(true),

@@ -29,15 +29,10 @@ pub const LATER: &Later = &[
             "tracing",
         ],
     ),
-    ("RawApiListener", &["tls", "token"]),
+    ("RawApiListener", &["token"]),
     ("RawTelemetryListener", &["tls", "unix"]),
-    ("RawAuth", &["certs", "jwt"]),
-    ("RawEgress", &["proxy"]),
     ("RawLogging", &["calls"]),
-    (
-        "RawTool",
-        &["action_only", "authentication", "capture", "client_certificate", "forward_trace"],
-    ),
+    ("RawTool", &["action_only", "capture", "forward_trace"]),
     ("RawToolPolicy", &["when"]),
     ("RawShadow", &["when"]),
 ];
@@ -50,11 +45,11 @@ pub struct RawConfig {
     /// The version of this format: 1.
     #[schemars(schema_with = "version_one")]
     pub version: Given<u32>,
-    /// true: a missing secret stops the start. false (default): it makes that tool unavailable.
+    /// true: a missing secret stops the start or the reload. false (default): it makes that tool unavailable.
     pub strict: Given<bool>,
-    /// Where Sortie listens. A change here needs a restart.
+    /// Where Sortie listens. A change here needs a restart, everything else is hot.
     pub listeners: Given<RawListeners>,
-    /// Who may call: `none` (loopback and Unix sockets only) or keys.
+    /// Who may call: `none` (loopback and Unix sockets only), or keys, certificates and tokens.
     pub auth: Given<OneOf<RawNoAuth, RawAuth>>,
     /// Where this gateway runs, for log lines.
     pub region: Given<String>,
@@ -110,6 +105,24 @@ pub struct RawApiListener {
     pub idle_timeout: Given<Span>,
     /// Bound on connections at the same time; default 10000.
     pub max_connections: Given<u32>,
+    /// TLS; left out: plain HTTP.
+    pub tls: Given<RawServing>,
+}
+
+/// `listeners.api.tls`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["cert", "key"]))]
+pub struct RawServing {
+    /// A PEM file with the certificate and those between it and its root.
+    pub cert: Given<RawReference>,
+    /// A PEM file with its key: PKCS#8, PKCS#1 or SEC1.
+    pub key: Given<RawReference>,
+    /// A PEM file of the authorities whose client certificates are taken; left out: clients are not asked for one.
+    pub client_ca: Given<RawReference>,
+    /// Names of client certificates that may connect at all: DNS names or URIs, in which `*` stands for any run of
+    /// characters; left out: every one that `client_ca` signed.
+    pub client_names: List<String>,
 }
 
 /// A Unix socket.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::given::{Given, List};
+use crate::config::given::{Entries, Given, List, OneOf};
 use crate::config::leaf::{Day, Verbatim};
 
 /// `auth: none`.
@@ -17,10 +17,14 @@ pub enum RawNoAuth {
 /// `auth`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(extend("required" = ["keys"]))]
+#[schemars(extend("anyOf" = [{"required": ["keys"]}, {"required": ["certs"]}, {"required": ["jwt"]}]))]
 pub struct RawAuth {
     /// Bearer keys.
     pub keys: List<RawKey>,
+    /// Client certificates; `listeners.api.tls.client_ca` says who signs them.
+    pub certs: List<RawCert>,
+    /// Issuers of tokens.
+    pub jwt: List<RawIssuer>,
 }
 
 /// One bearer key.
@@ -44,6 +48,67 @@ pub struct RawKey {
     pub previous: Given<RawKeyValue>,
     /// The last day on which it is taken, UTC.
     pub expires: Given<Day>,
+}
+
+/// A client certificate, known by a name in it.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["name", "san", "scopes"]))]
+pub struct RawCert {
+    /// Stands in log lines.
+    pub name: Given<String>,
+    /// `default` is the only organisation in this version.
+    pub organisation: Given<String>,
+    /// The subject alternative name: a DNS name or a URI, in which `*` stands for any run of characters.
+    pub san: Given<String>,
+    /// What it may do.
+    pub scopes: List<RawScope>,
+    /// Agents that it may speak for, as names or globs; left out: any.
+    pub agents: List<String>,
+    /// Tools that it may call, as names or globs; left out: any.
+    pub tools: List<String>,
+}
+
+/// Somebody whose tokens are taken.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["issuer", "audiences", "jwks", "scopes"]))]
+pub struct RawIssuer {
+    /// What `iss` must be, to the letter.
+    pub issuer: Given<Verbatim>,
+    /// One of these must stand in `aud`.
+    pub audiences: List<String>,
+    /// Where its public keys are.
+    pub jwks: Given<RawKeySet>,
+    /// `default` is the only organisation in this version.
+    pub organisation: Given<String>,
+    /// The claim that names the agents that a token may speak for; left out: any agent. A claim that begins with `/` is a
+    /// JSON pointer.
+    pub agent: Given<String>,
+    /// The claim that holds scopes, or a claim whose values stand for scopes.
+    pub scopes: Given<OneOf<String, RawScopeMap>>,
+}
+
+/// Where a set of public keys is.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, expecting = "a reference: {file: PATH} or {url: URL}")]
+#[schemars(extend("oneOf" = [{"required": ["file"]}, {"required": ["url"]}]))]
+pub struct RawKeySet {
+    /// A file that holds it.
+    pub file: Given<Verbatim>,
+    /// An https URL, fetched by the rules of `egress`; an exception names it as the tool `_jwks`.
+    pub url: Given<Verbatim>,
+}
+
+/// A claim whose values stand for scopes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["claim", "values"]))]
+pub struct RawScopeMap {
+    /// The claim. One that begins with `/` is a JSON pointer.
+    pub claim: Given<String>,
+    /// Its values, each with the scopes that it stands for.
+    pub values: Given<Entries<Vec<Given<RawScope>>>>,
 }
 
 /// A scope.

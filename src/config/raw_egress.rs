@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::given::{Given, List};
-use crate::config::leaf::{Day, Ports, Span};
-use crate::config::raw_tool::RawReference;
+use crate::config::leaf::{Day, Ports, Span, Verbatim};
+use crate::config::raw_tool::{RawBasic, RawReference};
 
 /// `egress`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -41,6 +41,8 @@ pub struct RawEgress {
     pub connect_timeout: Given<Span>,
     /// How connections are kept.
     pub pool: Given<RawPool>,
+    /// The proxy through which tools are called; what an exception names goes past it.
+    pub proxy: Given<RawProxy>,
 }
 
 /// `egress.ipv6`.
@@ -129,6 +131,30 @@ pub enum RawRoots {
     System,
     /// Mozilla's, compiled in.
     Webpki,
+}
+
+/// `egress.proxy`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawProxy {
+    /// Where it is: `http://HOST:PORT`, or `https://HOST:PORT` for one that speaks TLS itself. Left out: there is none.
+    pub url: Given<Verbatim>,
+    /// Who looks names up and judges them; default connect_ip.
+    pub mode: Given<RawProxyMode>,
+    /// How the proxy is told who calls.
+    pub basic: Given<RawBasic>,
+    /// A PEM file of further roots for the proxy's own certificate.
+    pub extra_ca: Given<RawReference>,
+}
+
+/// `egress.proxy.mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawProxyMode {
+    /// Sortie: the proxy is given an address that was judged.
+    ConnectIp,
+    /// The proxy: it is given the name, and the address rules here do not hold for it.
+    ConnectName,
 }
 
 /// `egress.pool`.

@@ -43,6 +43,10 @@ pub struct RawTool {
     pub timeout_ms: Given<u64>,
     /// Own headers, sent with every call: 10 at most.
     pub headers: Given<Entries<RawHeader>>,
+    /// How the tool's server is told who calls, beside the signature.
+    pub authentication: Given<RawToolAuthentication>,
+    /// The certificate that is shown to the tool's server.
+    pub client_certificate: Given<RawClientCertificate>,
     /// The signing secret.
     pub secret: Given<RawSecret>,
     /// Whether a call may run; the profile has the default.
@@ -87,7 +91,7 @@ pub struct RawSecret {
     pub previous: Given<RawReference>,
     /// Which of the two stands last in the signature header: `previous` (default) and later `current`.
     pub last: Given<RawLast>,
-    /// When the previous key stops signing; default 24h after the start, at most 7d ahead.
+    /// When the previous key stops signing; default 24h after both were first seen together, at most 7d ahead.
     pub previous_until: Given<Moment>,
 }
 
@@ -185,4 +189,84 @@ pub struct RawHeader {
     pub env: Given<Verbatim>,
     /// Stands before the value: `"Bearer "`.
     pub prefix: Given<Verbatim>,
+}
+
+/// How a tool's server is told who calls: one of the three.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping with one of `bearer`, `basic` and `oauth2`"
+)]
+#[schemars(extend("oneOf" = [{"required": ["bearer"]}, {"required": ["basic"]}, {"required": ["oauth2"]}]))]
+pub struct RawToolAuthentication {
+    /// A token that is sent as it is: `Authorization: Bearer`.
+    pub bearer: Given<RawReference>,
+    /// A user and a password: `Authorization: Basic`.
+    pub basic: Given<RawBasic>,
+    /// A token that is fetched with a client's own credentials: `Authorization: Bearer`.
+    pub oauth2: Given<RawOauth2>,
+}
+
+/// A user and a password.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping such as {user: NAME, password: {file: PATH}}"
+)]
+#[schemars(extend("required" = ["user", "password"]))]
+pub struct RawBasic {
+    /// The user's name, without `:`.
+    pub user: Given<Verbatim>,
+    /// The password.
+    pub password: Given<RawReference>,
+}
+
+/// OAuth2 client credentials.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping such as {token_url: URL, client_id: ID, client_secret: {file: PATH}}"
+)]
+#[schemars(extend("required" = ["token_url", "client_id", "client_secret"]))]
+pub struct RawOauth2 {
+    /// Where tokens come from: under the same address rules as the tool itself.
+    pub token_url: Given<Verbatim>,
+    /// The client.
+    pub client_id: Given<Verbatim>,
+    /// The client's secret.
+    pub client_secret: Given<RawReference>,
+    /// Scopes that are asked for, separated by spaces.
+    pub scope: Given<Verbatim>,
+    /// The audience that is asked for, where the server wants one.
+    pub audience: Given<Verbatim>,
+    /// Where the secret stands: in a header (basic, default) or in the body (post).
+    pub method: Given<RawMethod>,
+}
+
+/// How a client shows its secret to a token endpoint.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawMethod {
+    /// In an `Authorization` header.
+    Basic,
+    /// In the body.
+    Post,
+}
+
+/// A certificate that Sortie shows, and its key.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping such as {chain: {file: PATH}, key: {file: PATH}}"
+)]
+#[schemars(extend("required" = ["chain", "key"]))]
+pub struct RawClientCertificate {
+    /// PEM: the certificate, then those that lead to its root.
+    pub chain: Given<RawReference>,
+    /// PEM: its private key, unencrypted (PKCS#8, PKCS#1 or SEC1).
+    pub key: Given<RawReference>,
 }

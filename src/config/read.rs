@@ -18,7 +18,16 @@ pub type Later = [(&'static str, &'static [&'static str])];
 
 /// Structs that hold secrets or say where they are. A key that they do not have may be a secret in the wrong place, so
 /// it is not repeated.
-const SECRETIVE: &[&str] = &["RawHeader", "RawKeyValue", "RawReference", "RawSecret"];
+const SECRETIVE: &[&str] = &[
+    "RawBasic",
+    "RawClientCertificate",
+    "RawHeader",
+    "RawKeyValue",
+    "RawOauth2",
+    "RawReference",
+    "RawSecret",
+    "RawToolAuthentication",
+];
 
 /// Reads the whole document; what is wrong goes into the report.
 pub fn read<T: de::DeserializeOwned>(report: &Report<'_>, later: &Later) -> Given<T> {

@@ -1,20 +1,28 @@
 //! The immutable compiled configuration: what one call reads from beginning to end.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::RootCertStore;
+use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 
+use crate::config::client_identity::ClientIdentity;
 use crate::config::finding::Finding;
 use crate::model::id::ToolName;
+use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
 use crate::policy::approval::ToolPolicy;
+use crate::policy::authentication::Authentication;
 use crate::policy::breaker;
 use crate::policy::endpoint::Endpoint;
-use crate::policy::identity::{Authentication, KeyDigest};
+use crate::policy::identity::KeyDigest;
+use crate::policy::oauth2::TokenSource;
+use crate::policy::peer_name::NamePattern;
 use crate::policy::quota::RateLimit;
 use crate::policy::schema::ArgumentSchema;
 use crate::policy::sign::SigningKeys;
@@ -37,6 +45,8 @@ pub struct Snapshot {
     pub listeners: Listeners,
     /// What an operator shows to the admin listener, where it asks for it.
     pub admin_token: Option<KeyDigest>,
+    /// TLS of the api listener.
+    pub serving: Serving,
     /// How names are looked up.
     pub dns: DnsSettings,
     /// How tools' certificates are checked.
@@ -47,6 +57,8 @@ pub struct Snapshot {
     pub pool: PoolSettings,
     /// `limits.max_calls_in_flight`: calls that are sent, and bodies that are read, at the same time.
     pub max_calls_in_flight: usize,
+    /// Through which proxy they leave; which of them, and what it judges, the rules know.
+    pub proxy: Option<Proxy>,
     /// What SIGTERM does.
     pub shutdown: Shutdown,
     /// What is logged.
@@ -85,10 +97,16 @@ pub struct Tool {
     pub profile: Arc<WireProfile>,
     /// Where it is.
     pub endpoint: Endpoint,
+    /// SHA-256 over everything that decides where its connections go and how: they are kept for as long as it is the same.
+    pub route_digest: [u8; 32],
     /// What its arguments must be.
     pub arguments: ArgumentSchema,
-    /// Own headers, in the order of the file.
+    /// Own headers: that of `authentication`, where it stays the same, then those of `headers` in their order.
     pub headers: Vec<OwnHeader>,
+    /// Where the token of each request comes from.
+    pub tokens: Option<Arc<TokenSource>>,
+    /// The certificate that its server is shown.
+    pub identity: Option<Arc<ClientIdentity>>,
     /// Header names that a call may bring a value for.
     pub accept_credentials: Vec<String>,
     /// The signing keys; none where the profile does not sign, or where the tool is unavailable.
@@ -146,15 +164,39 @@ impl Unavailable {
 pub struct Signing {
     /// The keys that sign in the end.
     pub keys: SigningKeys,
-    /// Until this Unix second both sign, in the order of the phase.
-    pub overlap: Option<(SigningKeys, i64)>,
+    /// While both sign.
+    pub overlap: Option<Overlap>,
+}
+
+/// The time in which a new key and the one before both sign.
+#[derive(Debug)]
+pub struct Overlap {
+    /// Both, in the order of the phase.
+    pub keys: SigningKeys,
+    /// Which two they are.
+    pub pair: KeyPair,
+    /// When this pair was first seen, in Unix seconds.
+    pub since: i64,
+    /// The first Unix second at which the previous one no longer signs.
+    pub until: i64,
+}
+
+/// Tells one pair of keys from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyPair(pub [u8; 32]);
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What it is made of is secret.
+        f.write_str("KeyPair")
+    }
 }
 
 impl Signing {
     /// The keys that sign at this Unix second, in the order in which they are sent.
     pub fn at(&self, unix_seconds: i64) -> &SigningKeys {
         match &self.overlap {
-            Some((both, until)) if unix_seconds < *until => both,
+            Some(overlap) if unix_seconds < overlap.until => &overlap.keys,
             _ => &self.keys,
         }
     }
@@ -197,6 +239,30 @@ pub struct AdminListener {
     pub max_connections: usize,
 }
 
+impl Listeners {
+    /// The settings that differ: listeners are made once, so each of them needs a restart.
+    pub fn changes(&self, other: &Self) -> Vec<&'static str> {
+        let (one, two) = (&self.api, &other.api);
+        [
+            ("listeners.api.address", one.bind != two.bind),
+            ("listeners.api.max_body", one.max_body != two.max_body),
+            ("listeners.api.header_timeout", one.header_timeout != two.header_timeout),
+            ("listeners.api.idle_timeout", one.idle_timeout != two.idle_timeout),
+            ("listeners.api.max_connections", one.max_connections != two.max_connections),
+            ("listeners.api.tls", one.tls != two.tls),
+            ("listeners.telemetry.address", self.telemetry.address != other.telemetry.address),
+            (
+                "listeners.telemetry.max_connections",
+                self.telemetry.max_connections != other.telemetry.max_connections,
+            ),
+            ("listeners.admin", self.admin != other.admin),
+        ]
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
+        .collect()
+    }
+}
+
 /// The listener for calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiListener {
@@ -210,6 +276,49 @@ pub struct ApiListener {
     pub idle_timeout: Duration,
     /// Bound on connections at the same time.
     pub max_connections: usize,
+    /// Whether it speaks TLS. With what stands in [`Snapshot::serving`], since that may change while it listens.
+    pub tls: bool,
+}
+
+/// TLS of the api listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Serving {
+    /// It should speak TLS and cannot: what could not be read, for the operator.
+    Lacking(String),
+    /// It speaks plain HTTP.
+    Plain,
+    /// It speaks TLS.
+    Tls(ServingTls),
+}
+
+/// What the api listener speaks TLS with, read and checked.
+#[derive(Debug, Clone)]
+pub struct ServingTls {
+    /// The certificate with its chain, and the key that belongs to it.
+    pub identity: Arc<CertifiedKey>,
+    /// Where clients are asked for a certificate: which ones are taken.
+    pub clients: Option<ClientCertificates>,
+    /// SHA-256 over all of it: tells two settings apart.
+    pub digest: [u8; 32],
+}
+
+impl PartialEq for ServingTls {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for ServingTls {}
+
+/// Which client certificates are taken.
+#[derive(Debug, Clone)]
+pub struct ClientCertificates {
+    /// The authorities that sign them.
+    pub authorities: Arc<RootCertStore>,
+    /// Names that may connect at all; empty: any.
+    pub names: Vec<NamePattern>,
+    /// Whether a client without one is sent away.
+    pub required: bool,
 }
 
 /// A place to listen at.
@@ -280,6 +389,17 @@ pub enum Roots {
     Webpki,
 }
 
+/// A proxy that opens tunnels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// Its scheme, host and port.
+    pub endpoint: Endpoint,
+    /// The value of `Proxy-Authorization`.
+    pub authorization: Option<Secret>,
+    /// PEM text of further roots for its own certificate.
+    pub extra_ca: Option<String>,
+}
+
 /// How connections are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSettings {
@@ -314,7 +434,7 @@ pub struct Shutdown {
 }
 
 /// What is logged.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logging {
     /// The least severe level that is written.
     pub level: LogLevel,

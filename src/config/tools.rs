@@ -4,8 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
+use crate::config::client_identity::ClientIdentity;
 use crate::config::context::{Context, SecretProblem};
-use crate::config::egress::Egress;
+use crate::config::egress::{self, Egress};
 use crate::config::given::{Entries, Given, OneOf};
 use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::limits::{self, Defaults};
@@ -88,13 +91,25 @@ impl Compiler<'_> {
         let profile = profile?;
         let arguments = self.arguments(&profile);
         let timeout = self.timeout(&profile);
-        let headers = self.headers(&profile);
+        let authentication = self.authentication();
+        let identity = self.identity();
+        let mut headers = self.headers(&profile);
+        headers.splice(0..0, authentication.header);
         let signing = self.signing(&profile);
         let policy = self.policy(&profile);
         let limits = limits::of_tool(self.context, self.raw, self.defaults);
         let result_limit = self.result_limit(&profile);
         let accept_credentials = self.accept_credentials(&profile);
         let name = name?;
+        let endpoint = endpoint?;
+        let route_digest = self.route_digest(
+            &profile,
+            &endpoint,
+            &headers,
+            &accept_credentials,
+            identity.as_deref(),
+            authentication.tokens.is_some(),
+        );
         let raw = self.raw;
         let annotations = raw.annotations.get();
         let truth =
@@ -106,9 +121,12 @@ impl Compiler<'_> {
             owner: raw.owner.get().cloned(),
             enabled: raw.enabled.get().copied().unwrap_or(true),
             profile,
-            endpoint: endpoint?,
+            endpoint,
+            route_digest,
             arguments: arguments?,
             headers,
+            tokens: authentication.tokens,
+            identity,
             accept_credentials,
             signing: signing?,
             timeout,
@@ -120,6 +138,28 @@ impl Compiler<'_> {
             filler,
             unavailable: self.unavailable.take(),
         })
+    }
+
+    /// Over where its connections go and how: the URL, the spelling of the header names, all of `egress`. Values of
+    /// headers and signing keys go with each request and are no part of it.
+    fn route_digest(
+        &self,
+        profile: &WireProfile,
+        endpoint: &Endpoint,
+        headers: &[OwnHeader],
+        accept_credentials: &[String],
+        identity: Option<&ClientIdentity>,
+        takes_token: bool,
+    ) -> [u8; 32] {
+        let own = headers.iter().map(OwnHeader::spelling);
+        let names =
+            profile.header_spelling(own.chain(accept_credentials.iter().map(String::as_str)));
+        let mut digest = Sha256::new();
+        digest.update(self.egress.digest);
+        digest.update(format!("{endpoint} {names:?}"));
+        digest.update(identity.map(ClientIdentity::digest).unwrap_or_default());
+        digest.update([u8::from(takes_token)]);
+        digest.finalize().into()
     }
 
     fn error(&self, node: NodeId, message: impl Into<String>) {
@@ -173,7 +213,7 @@ impl Compiler<'_> {
         Some(text.clone())
     }
 
-    /// Judges the URL by the function that judges a call: what is refused there is refused here.
+    /// Reads and judges the URL; behind an exception that ended the tool is unavailable.
     fn endpoint(&mut self) -> Option<Endpoint> {
         let given = self.one_of([("url", &self.raw.url), ("endpoint", &self.raw.endpoint)]);
         let (Verbatim(text), node) = match given {
@@ -187,34 +227,20 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        let endpoint = match Endpoint::parse(text) {
-            Ok(endpoint) => endpoint,
-            Err(error) => {
-                self.error(node, format!("{error} ({})", error.code().as_str()));
-                return None;
-            }
-        };
-        if let Some(rules) = &self.egress.rules {
-            let tool = self.raw.name.get().map(String::as_str).unwrap_or_default();
-            let judged = rules.admit(tool, &endpoint, self.context.environment.unix_seconds);
-            if let Err(refusal) = judged.verdict {
-                let message = format!("{refusal} ({})", refusal.code.as_str());
-                // Before all of their ends every exception is in force.
-                if rules.admit(tool, &endpoint, i64::MIN).verdict.is_err() {
-                    self.error(node, message);
-                } else {
-                    let message =
-                        format!("{message}: its exception ended, the tool is unavailable");
-                    self.context.lacking(node, message);
-                    self.unavailable = Some(Unavailable::ExceptionEnded);
-                }
-            } else if let Some(code) = judged.shadow {
-                let message =
-                    format!("would be refused if `egress.mode` were enforce ({})", code.as_str());
-                self.context.report.warn(node, message);
-            }
+        self.judged(text, node)
+    }
+
+    /// The same for any URL that is asked in the tool's name.
+    fn judged(&mut self, text: &str, node: NodeId) -> Option<Endpoint> {
+        let rules = self.egress.rules.as_deref();
+        let name = self.raw.name.get().map(String::as_str).unwrap_or_default();
+        let judged = egress::endpoint(self.context, rules, name, text, node)?;
+        if let Some(refusal) = judged.ended {
+            let message = format!("{refusal}: its exception ended, the tool is unavailable");
+            self.context.lacking(node, message);
+            self.unavailable = Some(Unavailable::ExceptionEnded);
         }
-        Some(endpoint)
+        Some(judged.endpoint)
     }
 
     /// The one of several spellings that is given; a second one is an error.
@@ -399,4 +425,5 @@ fn unescape(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
+mod authentication;
 mod signing;

@@ -9,6 +9,7 @@ use crate::net::dns::ResolveErrorKind;
 use crate::net::resolve::ResolveError;
 use crate::policy::address::Refusal;
 use crate::policy::answer::AnswerError;
+use crate::policy::egress_code::EgressCode;
 use crate::policy::retry::AttemptEnd;
 use crate::telemetry::labels::{AttemptResult, Phase, RetryReason};
 
@@ -19,7 +20,7 @@ const LOCATION_SHOWN: usize = 200;
 const UNREADABLE: &str = "The tool's answer could not be read.";
 
 /// One attempt without a result.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AttemptFailure {
     /// For the retry decision.
     pub end: AttemptEnd,
@@ -41,6 +42,15 @@ impl AttemptFailure {
         reason: String,
     ) -> Self {
         Self { end, result, failure: Box::new(failure), reason, retry_after: None }
+    }
+
+    /// The egress rules let nothing through.
+    pub fn refused(refusal: &Refusal) -> Self {
+        if refusal.code == EgressCode::ResolveFailed {
+            Self::no_address(refusal)
+        } else {
+            Self::blocked(refusal)
+        }
     }
 
     /// The host or its address is not allowed.
@@ -124,6 +134,11 @@ impl AttemptFailure {
             Self::new(AttemptEnd::Unreadable, result, failure, reason.clone())
         };
         let mut made = match error.kind {
+            // Nobody but the server's TLS saw anything of the request.
+            ExchangeErrorKind::ClientCertificate => {
+                let (end, reason) = (AttemptEnd::Certificate, error.to_string());
+                Self::network(end, AttemptResult::Tls, Sent::NotSent, reason)
+            }
             ExchangeErrorKind::Closed | ExchangeErrorKind::Unsent => broken(AttemptResult::Closed),
             ExchangeErrorKind::Framing => unreadable("framing"),
             ExchangeErrorKind::Head => unreadable("head"),
@@ -138,6 +153,37 @@ impl AttemptFailure {
         };
         made.failure.http_status = error.status;
         made
+    }
+
+    /// There is no token because the exchange with its endpoint broke: the tool was sent nothing.
+    pub fn token_exchange(error: &ExchangeError, allowed: Duration) -> Self {
+        let result = match error.kind {
+            ExchangeErrorKind::Timeout(_) => return Self::too_late(Phase::FirstByte, allowed),
+            ExchangeErrorKind::Closed | ExchangeErrorKind::Unsent => AttemptResult::Closed,
+            ExchangeErrorKind::ClientCertificate => AttemptResult::Tls,
+            ExchangeErrorKind::Reset => AttemptResult::Reset,
+            ExchangeErrorKind::Framing | ExchangeErrorKind::Head => AttemptResult::Connect,
+        };
+        Self::network(AttemptEnd::Connect, result, Sent::NotSent, error.to_string())
+    }
+
+    /// The token endpoint answered, and there is no token in it: another time there may be.
+    pub fn no_token(reason: String, retry_after: Option<Duration>) -> Self {
+        let made =
+            Self::network(AttemptEnd::Connect, AttemptResult::Connect, Sent::NotSent, reason);
+        Self { retry_after, ..made }
+    }
+
+    /// The token endpoint refused the client: the configuration has to change.
+    pub fn no_grant(reason: String) -> Self {
+        let text = "The tool is not configured: its authorization was refused.";
+        let failure = Failure::not_sent(FailureCode::NotConfigured, text);
+        Self::new(AttemptEnd::Blocked, None, failure, reason)
+    }
+
+    /// Says for the operator what it was about.
+    pub fn about(self, what: &str) -> Self {
+        Self { reason: format!("{what}: {}", self.reason), ..self }
     }
 
     /// A whole head with a status other than 2xx.

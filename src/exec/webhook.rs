@@ -7,16 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{BoxFuture, Clock};
+use crate::config::snapshot::Tool;
 use crate::exec::failure::AttemptFailure;
+use crate::exec::tokens::{Token, Tokens};
 use crate::exec::webhook::route::{Destination, Routes};
 use crate::exec::{Executed, Executor, Job};
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
+use crate::net::epoch::Epoch;
 use crate::net::pool::Pool;
-use crate::policy::retry::{self, Asked, Next, ToolTraits};
+use crate::policy::address::EgressRules;
+use crate::policy::approval;
+use crate::policy::retry::{self, Asked, AttemptEnd, LEAST_ATTEMPT, Next, ToolTraits};
 use crate::policy::wire::{OwnHeader, Rendering};
 use crate::telemetry::labels::AttemptResult;
 use crate::telemetry::metrics::Metrics;
@@ -27,7 +33,9 @@ pub struct WebhookExecutor {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     routes: Routes,
+    tokens: Tokens,
     jitter: fn() -> f64,
+    epochs: watch::Receiver<Arc<Epoch>>,
 }
 
 /// What is the same for every attempt of a call.
@@ -38,11 +46,12 @@ struct Request<'a> {
     destination: Arc<Destination>,
 }
 
-/// When one attempt must be over, and how long that is.
+/// When one attempt must be over, how long that is, and which rules it is judged by.
 #[derive(Clone, Copy)]
-struct Window {
+struct Window<'a> {
     deadline: Instant,
     allowed: Duration,
+    rules: &'a EgressRules,
 }
 
 /// What the attempts of a call leave behind.
@@ -50,6 +59,8 @@ struct Window {
 struct Course {
     attempts: Vec<AttemptRecord>,
     upstream: Duration,
+    /// What the last one carried.
+    token: Option<Token>,
 }
 
 /// What an attempt knows of itself and adds to its record.
@@ -58,17 +69,25 @@ struct Trace {
     first: bool,
     http_status: Option<u16>,
     upstream: Duration,
+    token: Option<Token>,
 }
 
 impl WebhookExecutor {
-    /// Puts an executor together; `jitter` gives a number in [0, 1).
+    /// Puts an executor together; `jitter` gives a number in [0, 1), `epochs` the configuration in force.
     pub fn new(
         pool: Arc<Pool>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         jitter: fn() -> f64,
+        epochs: watch::Receiver<Arc<Epoch>>,
     ) -> Self {
-        Self { pool, clock, metrics, routes: Routes::default(), jitter }
+        let tokens = Tokens::new(clock.clone());
+        Self { pool, clock, metrics, routes: Routes::default(), tokens, jitter, epochs }
+    }
+
+    /// Takes another configuration: connections of tools that went, or that are reached in another way, are closed.
+    pub fn configure(&self, epoch: &Epoch) {
+        self.routes.configure(&self.pool, epoch);
     }
 
     async fn execute(&self, job: &Job<'_>) -> Executed {
@@ -126,8 +145,12 @@ impl WebhookExecutor {
             read_only: job.tool.read_only,
         };
         let mut before: Option<AttemptFailure> = None;
+        let mut renewals = 0;
+        // The first attempt belongs to the configuration that the call began with, each repeat to the one in force then.
+        let mut rules = job.epoch.snapshot.egress.clone();
         for number in 1.. {
-            let mut failed = match self.recorded_attempt(job, request, number, course).await {
+            let attempt = self.recorded_attempt(job, request, number, &rules, course);
+            let mut failed = match attempt.await {
                 Ok(success) => return Ok(success),
                 Err(failed) => failed,
             };
@@ -144,11 +167,19 @@ impl WebhookExecutor {
             if let Some(asked) = failed.pause() {
                 job.permit.pause(asked);
             }
+            // Once, and whatever the profile wants: by its meaning a 401 did nothing, and a token may end early.
+            let has_room = renewals == 0 && remaining >= LEAST_ATTEMPT;
+            if has_room && self.renews(job, &failed, course) && job.permit.may_retry() {
+                renewals = 1;
+                self.metrics.retry(job.metrics, failed.retry_reason());
+                before = Some(failed);
+                continue;
+            }
             let next = retry::next(
                 &profile.retry,
                 traits,
                 failed.end,
-                number,
+                number - renewals,
                 Asked { retry_after: failed.retry_after, pause: job.permit.pause_left() },
                 remaining,
                 (self.jitter)(),
@@ -167,14 +198,27 @@ impl WebhookExecutor {
                 () = tokio::time::sleep(wait) => true,
             };
             course.upstream += wait;
-            if !woken {
+            let current = self.epochs.borrow().clone();
+            if !woken || !may_still_run(job, &current) {
                 let retry_after = failed.retry_after;
                 return Err(conclude(job, failed, retry_after));
             }
+            rules.clone_from(&current.snapshot.egress);
             self.metrics.retry(job.metrics, failed.retry_reason());
             before = Some(failed);
         }
         unreachable!("a profile bounds its attempts")
+    }
+
+    /// Whether the tool refused a token that was kept: it is forgotten, and another may do.
+    fn renews(&self, job: &Job<'_>, failed: &AttemptFailure, course: &Course) -> bool {
+        let kept = course.token.as_ref().filter(|token| !token.fresh);
+        let refused = failed.end == AttemptEnd::Status(401);
+        let Some((source, token)) = job.tool.tokens.as_ref().zip(kept).filter(|_| refused) else {
+            return false;
+        };
+        self.tokens.discard(source, token);
+        true
     }
 
     /// One attempt, with its metrics, its record and the operator's line.
@@ -183,6 +227,7 @@ impl WebhookExecutor {
         job: &Job<'_>,
         request: &Request<'_>,
         number: u32,
+        rules: &EgressRules,
         course: &mut Course,
     ) -> Result<Success, AttemptFailure> {
         let began = self.clock.now();
@@ -191,11 +236,13 @@ impl WebhookExecutor {
         let window = Window {
             deadline: job.deadline.min(began + job.tool.timeout),
             allowed: job.tool.timeout.min(job.deadline.saturating_duration_since(began)),
+            rules,
         };
         let mut trace = Trace { first, ..Trace::default() };
         let ended = self.attempt(job, request, at_ms, window, &mut trace).await;
         let duration = self.clock.now().saturating_duration_since(began);
         course.upstream += trace.upstream;
+        course.token = trace.token;
         let failed = ended.as_ref().err();
         if let Some(failed) = failed {
             log_failure(job, number, failed);
@@ -217,6 +264,23 @@ impl Executor for WebhookExecutor {
     fn run<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Executed> {
         Box::pin(self.execute(job))
     }
+}
+
+/// Whether the configuration in force still lets the tool be called: one that was taken away meanwhile is not asked again.
+fn may_still_run(job: &Job<'_>, current: &Epoch) -> bool {
+    if current.snapshot.generation == job.epoch.snapshot.generation {
+        return true;
+    }
+    let is_let = |tool: &Tool| {
+        let decision = tool.policy.decide();
+        tool.enabled && tool.unavailable.is_none() && approval::refusal(&decision).is_none()
+    };
+    let may = current.snapshot.tool(&job.call.tool).is_some_and(|tool| is_let(tool));
+    if !may {
+        let (tool, call_id) = (&job.tool.name, job.call.id.as_str());
+        tracing::warn!(%tool, call_id, "A reload took the tool away, the call is not repeated.");
+    }
+    may
 }
 
 /// The tool's own headers, then a person's credentials; the configuration keeps their names apart.

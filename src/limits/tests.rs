@@ -27,6 +27,7 @@ fn snapshot(fragment: &str) -> Snapshot {
         unix_seconds: 0,
         strict: false,
         bound: None,
+        earlier: None,
     };
     let text = format!("version: 1\nauth: none\n{fragment}");
     parse("f", &text, &environment).unwrap_or_else(|errors| panic!("{errors:?}"))
@@ -47,9 +48,8 @@ impl World {
         let labels = snapshot.tools.keys().map(|name| ToolLabels {
             name: name.as_str(),
             effect: crate::model::outcome::Effect::Allow,
-            signing_keys: 0,
         });
-        metrics.configure("", labels);
+        metrics.configure(true, labels);
         let limits = Arc::new(Limits::new(Arc::new(SystemClock), metrics.clone()));
         limits.configure(&snapshot);
         Self { limits, snapshot, metrics }

@@ -10,8 +10,8 @@ use serde_json::{Map, Number, Value};
 use crate::model::call::Arguments;
 use crate::model::number::Rounded;
 
-/// Levels of arrays and objects that are read: one more meets the recursion limit of `serde_json`.
-pub const MAX_DEPTH: usize = 127;
+/// Levels of arrays and objects that arguments may have: more than any honest call needs.
+pub const MAX_DEPTH: usize = 64;
 
 /// Why a text is not taken as JSON. Never holds a value of the document, only keys and places.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +68,7 @@ pub fn read_value(raw: &str) -> Result<Value, JsonError> {
 /// The document, and whether a number of it was read as a double.
 fn parse(raw: &str) -> Result<(Value, bool), JsonError> {
     // Before the parser, whose own error for this case has no name.
-    if is_too_deep(raw) {
+    if is_deeper(raw, MAX_DEPTH) {
         return Err(JsonError::TooDeep { limit: MAX_DEPTH });
     }
     let (mut path, mut has_doubles) = (Vec::new(), false);
@@ -91,10 +91,10 @@ pub fn check_unique_keys(raw: &str) -> Result<(), JsonError> {
     read_value(raw).map(drop)
 }
 
-/// Whether a text is nested deeper than it may be. Few texts have brackets enough, which is quickly seen.
-pub fn is_too_deep(text: &str) -> bool {
+/// Whether a text is nested deeper than this. Few texts have brackets enough, which is quickly seen.
+pub fn is_deeper(text: &str, limit: usize) -> bool {
     let opening = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
-    opening > MAX_DEPTH && measure(text).depth > MAX_DEPTH
+    opening > limit && measure(text).depth > limit
 }
 
 /// How large a document is, without reading it.

@@ -98,6 +98,9 @@ impl Phase {
 /// What broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExchangeErrorKind {
+    /// The server does not take our certificate, or the lack of one. With TLS 1.3 it says so after the request left, and
+    /// before it looks at it: a request of an unaccepted client reaches nobody.
+    ClientCertificate,
     /// The stream ended before the answer did.
     Closed,
     /// The answer's lengths, codings or status do not make one message: `bad_body`, detail `framing`.
@@ -225,6 +228,11 @@ impl HttpConnection {
             Ok(Ok(response)) => response.into_parts(),
             Ok(Err(refused)) => {
                 let error = refused.into_error();
+                if let Some(alert) = self.meter.refusal() {
+                    let message =
+                        format!("the server does not take the client certificate: {alert}");
+                    return Err(failed(ExchangeErrorKind::ClientCertificate, None, message));
+                }
                 let kind = if self.meter.sent() {
                     classify(&error, &self.meter)
                 } else {

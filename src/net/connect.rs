@@ -1,4 +1,4 @@
-//! The only place that dials: checked addresses in, a ready stream out.
+//! The only place that dials: checked addresses (or the proxy's own) in, a ready stream out.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::clock::{BoxFuture, Clock};
 use crate::net::certificate;
 use crate::net::shortage::is_shortage;
-use crate::policy::address::VettedAddr;
+use crate::net::tls::refuses_client;
+use crate::policy::address::{Peer, Target, VettedAddr};
 use crate::policy::endpoint::{Endpoint, Host, Scheme};
 
 /// How long one address may take before the next is tried at the same time (RFC 8305, section 5).
@@ -37,15 +39,42 @@ pub trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
-/// Whatever can open a connection to one of the checked addresses.
+/// An address that may be dialled: one that was judged, or the proxy's own.
+pub trait Dialled: Copy + Send + Sync {
+    /// Address and port.
+    fn socket(&self) -> SocketAddr;
+}
+
+impl Dialled for VettedAddr {
+    fn socket(&self) -> SocketAddr {
+        Self::socket(self)
+    }
+}
+
+/// Whatever can open a connection to where it may go.
 pub trait Connect: Send + Sync {
-    /// Dials the addresses in their order, each a moment after the one before, until one answers.
+    /// Dials the addresses in their order, each a moment after the one before, until one answers; or has the proxy do it.
     fn connect<'a>(
         &'a self,
-        addresses: &'a [VettedAddr],
+        target: &'a Target<'a>,
         endpoint: &'a Endpoint,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Connected, ConnectError>>;
+}
+
+/// A stream on which nothing was said yet, and where it goes; or why there is none.
+pub type Opened = Result<(Box<dyn IoStream>, Peer), ConnectError>;
+
+/// Whatever can have somebody else open a connection.
+pub trait Tunnel: Send + Sync {
+    /// A stream to where it may go. `late` is the failure at `until`.
+    fn open<'a>(
+        &'a self,
+        target: &'a Target<'a>,
+        endpoint: &'a Endpoint,
+        until: Instant,
+        late: ConnectErrorKind,
+    ) -> BoxFuture<'a, Opened>;
 }
 
 /// An open connection.
@@ -53,7 +82,7 @@ pub struct Connected {
     /// The bytes.
     pub stream: Box<dyn IoStream>,
     /// Where it goes.
-    pub address: VettedAddr,
+    pub peer: Peer,
     /// How long the TCP part took.
     pub connect: Duration,
     /// How long the TLS part took; zero over plain HTTP.
@@ -64,14 +93,14 @@ pub struct Connected {
 
 impl fmt::Debug for Connected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connected").field(&self.address).finish()
+        f.debug_tuple("Connected").field(&self.peer).finish()
     }
 }
 
 /// Why there is no connection. Nothing of the request was sent, whatever it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConnectErrorKind {
-    /// The certificate is not valid for the name: permanent.
+    /// The certificate is not valid for the name, or ours is not accepted: permanent.
     Certificate,
     /// Refused, unreachable, reset.
     Connect,
@@ -110,18 +139,29 @@ impl ConnectError {
     }
 }
 
-/// The real connector: TCP, and TLS where the scheme asks for it.
-#[derive(Debug)]
+/// The real connector: TCP or a tunnel, and TLS where the scheme asks for it.
 pub struct TlsConnect {
     tls: Arc<ClientConfig>,
     connect_timeout: Duration,
     clock: Arc<dyn Clock>,
+    tunnel: Option<Arc<dyn Tunnel>>,
+}
+
+impl fmt::Debug for TlsConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TlsConnect").field(&self.connect_timeout).finish()
+    }
 }
 
 impl TlsConnect {
     /// `connect_timeout` bounds the TCP part, and again the TLS handshake.
     pub fn new(tls: Arc<ClientConfig>, connect_timeout: Duration, clock: Arc<dyn Clock>) -> Self {
-        Self { tls, connect_timeout, clock }
+        Self { tls, connect_timeout, clock, tunnel: None }
+    }
+
+    /// What does not go direct goes through this.
+    pub fn through(self, tunnel: Option<Arc<dyn Tunnel>>) -> Self {
+        Self { tunnel, ..self }
     }
 
     /// The moment that ends a phase which begins now, and the failure that it then is.
@@ -135,69 +175,93 @@ impl TlsConnect {
         if deadline <= own { (deadline, at_deadline) } else { (own, at_timeout) }
     }
 
-    async fn tcp(
-        &self,
-        addresses: &[VettedAddr],
-        deadline: Instant,
-    ) -> Result<(TcpStream, VettedAddr), ConnectError> {
-        let (until, kind) = self.limit(
+    /// A stream to where it may go, and which of the places it is.
+    async fn stream(&self, target: &Target<'_>, endpoint: &Endpoint, deadline: Instant) -> Opened {
+        let (until, late) = self.limit(
             deadline,
             ConnectErrorKind::DeadlineInConnect,
             ConnectErrorKind::ConnectTimeout,
         );
-        let (stream, address) = timeout_at(until, race(addresses)).await.map_err(|_| {
-            ConnectError::new(kind, format!("no answer from {}", list(addresses)))
-        })??;
-        check_peer(&stream, address)?;
-        Ok((stream, address))
-    }
-
-    async fn handshake(
-        &self,
-        stream: TcpStream,
-        host: &Host,
-        deadline: Instant,
-    ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, ConnectError> {
-        let name = match host {
-            Host::Address(address) => ServerName::from(*address),
-            Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| {
-                let message = format!("no certificate can be valid for `{name}`");
-                ConnectError::new(ConnectErrorKind::Certificate, message)
-            })?,
-        };
-        let (until, kind) =
-            self.limit(deadline, ConnectErrorKind::DeadlineInTls, ConnectErrorKind::Tls);
-        let connector = TlsConnector::from(Arc::clone(&self.tls));
-        match timeout_at(until, connector.connect(name, stream)).await {
-            Ok(Ok(stream)) => Ok(stream),
-            Ok(Err(error)) => Err(tls_error(&error)),
-            Err(_) => Err(ConnectError::new(kind, "the TLS handshake did not end in time")),
+        match (target, &self.tunnel) {
+            (Target::Direct(addresses), _) => {
+                let (stream, address) = tcp(addresses, until, late).await?;
+                Ok((Box::new(stream), Peer::Direct(address)))
+            }
+            (Target::Delegated(_) | Target::Proxied(_), Some(tunnel)) => {
+                tunnel.open(target, endpoint, until, late).await
+            }
+            (Target::Delegated(_) | Target::Proxied(_), None) => {
+                let message = "there is no proxy, and nothing else may be dialled";
+                Err(ConnectError::new(ConnectErrorKind::PeerMismatch, message))
+            }
         }
+    }
+}
+
+/// Dials until `until`, and compares where the stream goes with what was to be dialled.
+pub(in crate::net) async fn tcp<A: Dialled>(
+    addresses: &[A],
+    until: Instant,
+    late: ConnectErrorKind,
+) -> Result<(TcpStream, A), ConnectError> {
+    let (stream, address) = timeout_at(until, race(addresses))
+        .await
+        .map_err(|_| ConnectError::new(late, format!("no answer from {}", list(addresses))))??;
+    check_peer(&stream, address)?;
+    Ok((stream, address))
+}
+
+/// The client's side of TLS over any stream.
+pub(in crate::net) async fn handshake<S: IoStream>(
+    tls: &Arc<ClientConfig>,
+    stream: S,
+    host: &Host,
+    until: Instant,
+    late: ConnectErrorKind,
+) -> Result<TlsStream<S>, ConnectError> {
+    let name = match host {
+        Host::Address(address) => ServerName::from(*address),
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| {
+            let message = format!("no certificate can be valid for `{name}`");
+            ConnectError::new(ConnectErrorKind::Certificate, message)
+        })?,
+    };
+    let connector = TlsConnector::from(Arc::clone(tls));
+    match timeout_at(until, connector.connect(name, stream)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(tls_error(&error)),
+        Err(_) => Err(ConnectError::new(late, "the TLS handshake did not end in time")),
     }
 }
 
 impl Connect for TlsConnect {
     fn connect<'a>(
         &'a self,
-        addresses: &'a [VettedAddr],
+        target: &'a Target<'a>,
         endpoint: &'a Endpoint,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Connected, ConnectError>> {
         Box::pin(async move {
             let begun = self.clock.now();
-            let (stream, address) = self.tcp(addresses, deadline).await?;
+            let (stream, peer) = self.stream(target, endpoint, deadline).await?;
             let dialled = self.clock.now();
             let connect = dialled - begun;
             match endpoint.scheme() {
                 Scheme::Http => Ok(Connected {
-                    stream: Box::new(stream),
-                    address,
+                    stream,
+                    peer,
                     connect,
                     tls: Duration::ZERO,
                     certificate_expiry: None,
                 }),
                 Scheme::Https => {
-                    let stream = self.handshake(stream, endpoint.host(), deadline).await?;
+                    let (until, late) = self.limit(
+                        deadline,
+                        ConnectErrorKind::DeadlineInTls,
+                        ConnectErrorKind::Tls,
+                    );
+                    let host = endpoint.host();
+                    let stream = handshake(&self.tls, stream, host, until, late).await?;
                     let certificates = stream.get_ref().1.peer_certificates();
                     let certificate_expiry = certificates
                         .and_then(|chain| chain.first())
@@ -205,7 +269,7 @@ impl Connect for TlsConnect {
                     let tls = self.clock.now() - dialled;
                     Ok(Connected {
                         stream: Box::new(stream),
-                        address,
+                        peer,
                         connect,
                         tls,
                         certificate_expiry,
@@ -216,12 +280,12 @@ impl Connect for TlsConnect {
     }
 }
 
-type Dial<'a> = Pin<Box<dyn Future<Output = (VettedAddr, io::Result<TcpStream>)> + Send + 'a>>;
+type Dial<'a, A> = Pin<Box<dyn Future<Output = (A, io::Result<TcpStream>)> + Send + 'a>>;
 
 /// Dials the addresses one after another; a slow one does not hold up the next.
-async fn race(addresses: &[VettedAddr]) -> Result<(TcpStream, VettedAddr), ConnectError> {
+async fn race<A: Dialled>(addresses: &[A]) -> Result<(TcpStream, A), ConnectError> {
     let mut waiting = addresses.iter().copied();
-    let mut dials: Vec<Dial<'_>> = Vec::new();
+    let mut dials: Vec<Dial<'_, A>> = Vec::new();
     let mut failures = Vec::new();
     loop {
         let next = waiting.next();
@@ -245,7 +309,7 @@ async fn race(addresses: &[VettedAddr]) -> Result<(TcpStream, VettedAddr), Conne
 }
 
 /// The dial that ends first, taken off the list.
-async fn first(dials: &mut Vec<Dial<'_>>) -> (VettedAddr, io::Result<TcpStream>) {
+async fn first<A>(dials: &mut Vec<Dial<'_, A>>) -> (A, io::Result<TcpStream>) {
     poll_fn(|cx| {
         for at in 0..dials.len() {
             if let Poll::Ready(ended) = dials[at].as_mut().poll(cx) {
@@ -270,7 +334,7 @@ async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Compares where the stream goes with what was checked, before a byte is sent.
-fn check_peer(stream: &TcpStream, address: VettedAddr) -> Result<(), ConnectError> {
+fn check_peer(stream: &TcpStream, address: impl Dialled) -> Result<(), ConnectError> {
     let wanted = address.socket();
     match stream.peer_addr() {
         Ok(peer) if (peer.ip(), peer.port()) == (wanted.ip(), wanted.port()) => Ok(()),
@@ -299,14 +363,27 @@ fn no_dial(failures: &[(SocketAddr, io::Error)]) -> ConnectError {
 
 fn tls_error(error: &io::Error) -> ConnectError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let kind = match inner {
-        Some(rustls::Error::InvalidCertificate(_)) => ConnectErrorKind::Certificate,
-        _ => ConnectErrorKind::Tls,
+    let (kind, hint) = match inner {
+        Some(rustls::Error::InvalidCertificate(why)) if is_of_another_time(why) => {
+            (ConnectErrorKind::Certificate, "; is this machine's clock right?")
+        }
+        Some(rustls::Error::InvalidCertificate(_)) => (ConnectErrorKind::Certificate, ""),
+        Some(error) if refuses_client(error) => {
+            let message = format!("the server does not take the client certificate: {error}");
+            return ConnectError::new(ConnectErrorKind::Certificate, message);
+        }
+        _ => (ConnectErrorKind::Tls, ""),
     };
-    ConnectError::new(kind, format!("TLS handshake: {error}"))
+    ConnectError::new(kind, format!("TLS handshake: {error}{hint}"))
 }
 
-fn list(addresses: &[VettedAddr]) -> String {
+/// Whether a certificate is refused for its dates, which are good by another clock.
+fn is_of_another_time(why: &CertificateError) -> bool {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
+}
+
+fn list(addresses: &[impl Dialled]) -> String {
     let texts: Vec<String> =
         addresses.iter().take(4).map(|address| address.socket().to_string()).collect();
     texts.join(", ")

@@ -9,7 +9,7 @@ use crate::net::connect::ConnectError;
 use crate::net::epoch::Epoch;
 use crate::net::header_case::HeaderCase;
 use crate::net::resolve::ResolveError;
-use crate::policy::address::Refusal;
+use crate::policy::address::{Judged, Refusal, Target, WayOut};
 use crate::policy::endpoint::{Endpoint, Scheme};
 
 /// Where to, for whom, and how much of it.
@@ -55,15 +55,37 @@ pub async fn fetch(
     fetch: Fetch<'_>,
     clock: &dyn Clock,
 ) -> Result<RawAnswer, FetchError> {
+    fetch_judged(epoch, fetch, clock, &|_| ()).await
+}
+
+/// The same for whoever counts decisions: `decided` hears the one on this place, unless its name has no address.
+pub async fn fetch_judged(
+    epoch: &Epoch,
+    fetch: Fetch<'_>,
+    clock: &dyn Clock,
+    decided: &(dyn Fn(&Judged<()>) + Sync),
+) -> Result<RawAnswer, FetchError> {
     let rules = &epoch.snapshot.egress;
     let now = clock.unix_ms().div_euclid(1000);
-    let admitted = rules.admit(fetch.asker, fetch.endpoint, now).verdict;
-    let admitted = admitted.map_err(FetchError::Refused)?;
-    let looked_up = timeout_at(fetch.deadline, epoch.network.resolver.lookup(&admitted)).await;
-    let resolved = looked_up.map_err(|_| FetchError::TooLate)??;
-    let vetted = rules.vet(&admitted, &resolved.answers).verdict.map_err(FetchError::Refused)?;
+    let refused = |refusal: Refusal| {
+        decided(&Judged { verdict: Err(refusal.clone()), shadow: None });
+        FetchError::Refused(refusal)
+    };
+    let judged = rules.admit(fetch.asker, fetch.endpoint, now);
+    let admitted = judged.verdict.map_err(refused)?;
+    let (target, shadow) = match rules.way_out(&admitted) {
+        WayOut::Delegated(name) => (Target::Delegated(name), judged.shadow),
+        way @ (WayOut::Direct | WayOut::Proxy) => {
+            let lookup = epoch.network.resolver.lookup(&admitted);
+            let looked_up = timeout_at(fetch.deadline, lookup).await;
+            let resolved = looked_up.map_err(|_| FetchError::TooLate)??;
+            let judged = rules.vet(&admitted, &resolved.answers);
+            (way.to(judged.verdict.map_err(refused)?), judged.shadow)
+        }
+    };
+    decided(&Judged { verdict: Ok(()), shadow });
     let connect = &epoch.network.connect;
-    let connected = connect.connect(&vetted, fetch.endpoint, fetch.deadline).await?;
+    let connected = connect.connect(&target, fetch.endpoint, fetch.deadline).await?;
     let encrypted = fetch.endpoint.scheme() == Scheme::Https;
     let opened = HttpConnection::open(connected.stream, encrypted).await;
     let mut http = opened.map_err(|error| ConnectError::not_http(&error))?;

@@ -2,13 +2,14 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::net::connect::IoStream;
+use crate::net::tls::refuses_client;
 
 /// Most bytes that an answer may take before its head is whole, interim answers included.
 const HEAD_BUDGET: usize = 64 * 1024;
@@ -19,6 +20,8 @@ pub struct Meter {
     sent: AtomicBool,
     in_head: AtomicBool,
     read: AtomicUsize,
+    heard: AtomicBool,
+    refusal: OnceLock<rustls::Error>,
     over_budget: AtomicBool,
 }
 
@@ -38,6 +41,25 @@ impl Meter {
     /// Whether a byte of the request may have been written.
     pub fn sent(&self) -> bool {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// The server's alert, where the first that it said is that it does not take the client's certificate.
+    pub fn refusal(&self) -> Option<&rustls::Error> {
+        self.refusal.get()
+    }
+
+    /// What is read first decides: later on the handshake has long been over.
+    fn listen(&self, read: usize, polled: &Poll<io::Result<()>>) {
+        match polled {
+            Poll::Ready(Err(error)) if !self.heard.load(Ordering::Relaxed) => {
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+                if let Some(refusal) = inner.filter(|error| refuses_client(error)) {
+                    self.refusal.get_or_init(|| refusal.clone());
+                }
+            }
+            _ if read > 0 => self.heard.store(true, Ordering::Relaxed),
+            _ => {}
+        }
     }
 
     /// Whether reading was stopped because the head took too much.
@@ -98,6 +120,7 @@ impl AsyncRead for Metered {
         if read > 0 {
             this.meter.read.fetch_add(read, Ordering::Relaxed);
         }
+        this.meter.listen(read, &polled);
         polled
     }
 }

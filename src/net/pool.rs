@@ -17,7 +17,7 @@ use crate::net::client::{
 };
 use crate::net::connect::{Connect, ConnectError, ConnectErrorKind};
 use crate::net::header_case::HeaderCase;
-use crate::policy::address::{Admitted, EgressRules, VettedAddr};
+use crate::policy::address::{Admitted, EgressRules, Peer, Target};
 use crate::policy::endpoint::{Endpoint, Host, Scheme};
 
 /// Most exchanges on one connection.
@@ -107,7 +107,7 @@ struct Trust(Mutex<Option<Instant>>);
 
 struct Pooled {
     http: HttpConnection,
-    address: VettedAddr,
+    peer: Peer,
     opened: Instant,
     idle_since: Instant,
     exchanges: u32,
@@ -181,12 +181,12 @@ impl Pool {
         Route(site)
     }
 
-    /// A kept connection to one of `vetted` that `rules` still allow, else a new one.
+    /// A kept connection to where it may go that `rules` still allow, else a new one.
     pub async fn checkout(
         self: &Arc<Self>,
         route: &Route,
         admitted: &Admitted<'_>,
-        vetted: &[VettedAddr],
+        target: &Target<'_>,
         rules: &EgressRules,
         freshness: Freshness,
         deadline: Instant,
@@ -197,8 +197,8 @@ impl Pool {
             return Err(ConnectError::new(ConnectErrorKind::PeerMismatch, message));
         }
         if freshness == Freshness::Any && self.reuses(site) {
-            while let Some(mut pooled) = site.take(vetted) {
-                if self.is_over(site, &pooled) || !rules.still_allowed(admitted, &pooled.address) {
+            while let Some(mut pooled) = site.take(target) {
+                if self.is_over(site, &pooled) || !rules.may_keep(admitted, &pooled.peer) {
                     count(&self.events.evicted);
                 } else if self.survives(pooled.http.poll_idle(Waker::noop())) {
                     count(&self.events.reused);
@@ -206,16 +206,16 @@ impl Pool {
                 }
             }
         }
-        self.dial(site, vetted, deadline).await
+        self.dial(site, target, deadline).await
     }
 
     async fn dial(
         self: &Arc<Self>,
         site: &Arc<Site>,
-        vetted: &[VettedAddr],
+        target: &Target<'_>,
         deadline: Instant,
     ) -> Result<Lease, ConnectError> {
-        let connected = site.way.connect.connect(vetted, &site.endpoint, deadline).await?;
+        let connected = site.way.connect.connect(target, &site.endpoint, deadline).await?;
         let open = Open::new(&self.events);
         count(&self.events.new);
         let timings = DialTimings { connect: connected.connect, tls: connected.tls };
@@ -226,7 +226,7 @@ impl Pool {
         let opened = self.clock.now();
         let pooled = Pooled {
             http,
-            address: connected.address,
+            peer: connected.peer,
             opened,
             idle_since: opened,
             exchanges: 0,
@@ -309,7 +309,8 @@ impl Pool {
             {
                 *locked(&site.trust.0) = Some(self.clock.now() + DISTRUST_FOR);
             }
-            ExchangeErrorKind::Closed
+            ExchangeErrorKind::ClientCertificate
+            | ExchangeErrorKind::Closed
             | ExchangeErrorKind::Reset
             | ExchangeErrorKind::Timeout(_)
             | ExchangeErrorKind::Unsent => {}
@@ -376,10 +377,10 @@ impl Pool {
 }
 
 impl Site {
-    /// The kept connection to one of the addresses that was used last.
-    fn take(&self, vetted: &[VettedAddr]) -> Option<Pooled> {
+    /// The kept connection to there that was used last.
+    fn take(&self, target: &Target<'_>) -> Option<Pooled> {
         let mut shelf = locked(&self.shelf);
-        let at = shelf.idle.iter().rposition(|pooled| vetted.contains(&pooled.address))?;
+        let at = shelf.idle.iter().rposition(|pooled| target.holds(&pooled.peer))?;
         Some(shelf.idle.remove(at))
     }
 }
@@ -404,7 +405,7 @@ pub struct Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({:?}, reused: {})", self.pooled.address, self.reused)
+        write!(f, "Lease({:?}, reused: {})", self.pooled.peer, self.reused)
     }
 }
 
@@ -419,9 +420,9 @@ impl Lease {
         self.timings
     }
 
-    /// The address it goes to.
-    pub fn address(&self) -> VettedAddr {
-        self.pooled.address
+    /// Where it goes.
+    pub fn peer(&self) -> Peer {
+        self.pooled.peer
     }
 
     /// When the server's certificate ends, in Unix seconds.

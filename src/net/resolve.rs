@@ -9,9 +9,10 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::clock::{BoxFuture, Clock};
-use crate::config::snapshot::DnsSettings;
+use crate::config::snapshot::{DnsSettings, Proxy};
 use crate::net::dns::{ResolveErrorKind, ResolverError, Servers};
 use crate::policy::address::{Admitted, Answers};
+use crate::policy::endpoint::Host;
 
 /// Whatever can turn an admitted name into addresses.
 pub trait Resolve: Send + Sync {
@@ -20,6 +21,12 @@ pub trait Resolve: Send + Sync {
         &'a self,
         admitted: &'a Admitted<'_>,
     ) -> BoxFuture<'a, Result<Resolved, ResolveError>>;
+
+    /// Asks for the proxy's own addresses, which no rule judges: the operator named it.
+    fn lookup_proxy<'a>(
+        &'a self,
+        proxy: &'a Proxy,
+    ) -> BoxFuture<'a, Result<Arc<Answers>, ResolveError>>;
 }
 
 /// What a lookup found.
@@ -176,6 +183,20 @@ impl Resolve for HickoryResolver {
             match outcome {
                 Ok(answers) => Ok(Resolved { answers, cached, duration }),
                 Err(error) => Err(ResolveError { cached, duration, ..error }),
+            }
+        })
+    }
+
+    fn lookup_proxy<'a>(
+        &'a self,
+        proxy: &'a Proxy,
+    ) -> BoxFuture<'a, Result<Arc<Answers>, ResolveError>> {
+        Box::pin(async move {
+            match proxy.endpoint.host() {
+                Host::Address(address) => {
+                    Ok(Arc::new(Answers { addresses: vec![*address], names: Vec::new() }))
+                }
+                Host::Name(name) => self.outcome(name).await.0,
             }
         })
     }

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use rustls::client::ClientConnection;
+use rustls::client::{ClientConnection, Resumption};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::{AlertDescription, ClientConfig, Error, RootCertStore, SupportedProtocolVersion};
 
+use crate::config::client_identity::ClientIdentity;
 use crate::config::snapshot::{Roots, TlsSettings, TlsVersion};
+
+/// How many servers' sessions one identity keeps.
+const SESSIONS: usize = 256;
 
 /// The compiled settings and what looked odd while they were read.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ pub enum TlsError {
     },
 }
 
-/// Compiles the settings: ALPN offers only HTTP/1.1, the client shows no certificate.
+/// Compiles the settings: ALPN offers only HTTP/1.1, and [`with_identity`] adds a certificate of ours.
 pub fn client_tls(settings: &TlsSettings) -> Result<ClientTls, TlsError> {
     let mut roots = RootCertStore::empty();
     let mut warnings = Vec::new();
@@ -65,6 +70,33 @@ pub fn client_tls(settings: &TlsSettings) -> Result<ClientTls, TlsError> {
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(ClientTls { config: Arc::new(config), warnings })
+}
+
+/// The same settings with a certificate of ours to show.
+pub fn with_identity(config: &ClientConfig, identity: &ClientIdentity) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity.certified()));
+    // A resumed session is the identity that it began with: sessions are never shared.
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    Arc::new(config)
+}
+
+/// Whether the server says that it does not take the client's certificate, or the lack of one.
+pub fn refuses_client(error: &Error) -> bool {
+    let Error::AlertReceived(alert) = error else { return false };
+    matches!(
+        alert,
+        AlertDescription::AccessDenied
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRequired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            // Its signature is not that of the authority whose name it bears.
+            | AlertDescription::DecryptError
+            | AlertDescription::UnknownCA
+            | AlertDescription::UnsupportedCertificate
+    )
 }
 
 fn add_system_roots(roots: &mut RootCertStore) -> Vec<String> {

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::policy::egress::{EgressSettings, Ipv6, MixedAnswers};
+use crate::policy::egress::{EgressSettings, Ipv6, MixedAnswers, Proxying};
 use crate::policy::egress_check::{self, Compiled, Strictness};
 use crate::policy::egress_code::EgressCode;
 use crate::policy::egress_judge::{Inquiry, Verdict};
@@ -102,6 +102,33 @@ impl EgressRules {
             _ if left_out => refuse(EgressCode::Ipv6Disabled),
             Some(refusal) => Judged::refused(refusal),
             None => refuse(EgressCode::ResolveFailed),
+        }
+    }
+
+    /// By which way a connection leaves: past the proxy, where there is none or an exception names the target.
+    pub fn way_out<'e>(&self, admitted: &Admitted<'e>) -> WayOut<'e> {
+        let is_direct = || self.rules.is_excepted(&admitted.0);
+        match (self.rules.proxying, admitted.lookup_name()) {
+            (Proxying::Off, _) => WayOut::Direct,
+            _ if is_direct() => WayOut::Direct,
+            (Proxying::ConnectName, Some(name)) => WayOut::Delegated(Delegated(name)),
+            (Proxying::ConnectIp | Proxying::ConnectName, _) => WayOut::Proxy,
+        }
+    }
+
+    /// Whether names are looked up and judged by the proxy.
+    pub fn delegates(&self) -> bool {
+        self.rules.proxying == Proxying::ConnectName
+    }
+
+    /// Whether a kept connection may still be used: it goes the way that a new one would.
+    pub fn may_keep(&self, admitted: &Admitted<'_>, peer: &Peer) -> bool {
+        match (peer, self.way_out(admitted)) {
+            (Peer::Delegated, WayOut::Delegated(_)) => true,
+            (Peer::Direct(address), WayOut::Direct) | (Peer::Proxied(address), WayOut::Proxy) => {
+                self.still_allowed(admitted, address)
+            }
+            _ => false,
         }
     }
 
@@ -267,6 +294,84 @@ impl VettedAddr {
     /// Address and port.
     pub fn socket(&self) -> SocketAddr {
         self.0
+    }
+}
+
+/// By which way a connection leaves.
+#[derive(Debug, Clone, Copy)]
+pub enum WayOut<'e> {
+    /// Through the proxy, which looks the name up: nothing is asked and judged here.
+    Delegated(Delegated<'e>),
+    /// Straight to an address that was judged.
+    Direct,
+    /// Through the proxy, to an address that was judged.
+    Proxy,
+}
+
+impl<'e> WayOut<'e> {
+    /// This way to one of these addresses.
+    pub fn to(self, vetted: Vec<VettedAddr>) -> Target<'e> {
+        match self {
+            Self::Delegated(name) => Target::Delegated(name),
+            Self::Direct => Target::Direct(vetted),
+            Self::Proxy => Target::Proxied(vetted),
+        }
+    }
+}
+
+/// A name that only the proxy judges. Only `EgressRules::way_out` makes one, and only where the configuration declares
+/// the proxy to be the boundary.
+#[derive(Debug, Clone, Copy)]
+pub struct Delegated<'e>(&'e str);
+
+impl Delegated<'_> {
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0
+    }
+}
+
+/// Where a connection may go.
+#[derive(Debug, Clone)]
+pub enum Target<'e> {
+    /// Through the proxy to a name.
+    Delegated(Delegated<'e>),
+    /// Straight to one of these.
+    Direct(Vec<VettedAddr>),
+    /// Through the proxy to one of these.
+    Proxied(Vec<VettedAddr>),
+}
+
+impl Target<'_> {
+    /// Whether an open connection goes there, by the same way.
+    pub fn holds(&self, peer: &Peer) -> bool {
+        match (self, peer) {
+            (Self::Delegated(_), Peer::Delegated) => true,
+            (Self::Direct(vetted), Peer::Direct(address))
+            | (Self::Proxied(vetted), Peer::Proxied(address)) => vetted.contains(address),
+            _ => false,
+        }
+    }
+}
+
+/// Where an open connection goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// Through the proxy, to wherever it found the name.
+    Delegated,
+    /// To this address.
+    Direct(VettedAddr),
+    /// Through the proxy to this address.
+    Proxied(VettedAddr),
+}
+
+impl Peer {
+    /// The address, where it is known.
+    pub fn address(&self) -> Option<VettedAddr> {
+        match self {
+            Self::Delegated => None,
+            Self::Direct(address) | Self::Proxied(address) => Some(*address),
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub struct EgressSettings {
     pub mode: Mode,
     /// Private targets, each named.
     pub exceptions: Vec<Exception>,
+    /// Which part a proxy has.
+    pub proxying: Proxying,
 }
 
 impl Default for EgressSettings {
@@ -50,6 +52,7 @@ impl Default for EgressSettings {
             fake_ip_cidrs: Vec::new(),
             mode: Mode::Enforce,
             exceptions: Vec::new(),
+            proxying: Proxying::Off,
         }
     }
 }
@@ -81,6 +84,17 @@ pub enum Mode {
     Enforce,
     /// `deny_hosts`, `deny_cidrs`, `allow_hosts` and `ports` only report, for public addresses.
     Shadow,
+}
+
+/// `egress.proxy`, as far as the rules go. What an exception names goes direct in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proxying {
+    /// There is a proxy; addresses are looked up and judged here.
+    ConnectIp,
+    /// The proxy is the boundary: it looks names up and judges what it finds.
+    ConnectName,
+    /// There is no proxy.
+    Off,
 }
 
 /// One entry of `egress.exceptions`.

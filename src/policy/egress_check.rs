@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use jiff::civil::Date;
 
-use crate::policy::egress::{EgressSettings, Exception, Ipv6, MixedAnswers, Mode};
+use crate::policy::egress::{EgressSettings, Exception, Ipv6, MixedAnswers, Mode, Proxying};
 use crate::policy::egress_problem::{RuleError, RuleProblem};
 use crate::policy::names::HostPattern;
 use crate::policy::ports::{self, PortRange};
@@ -55,6 +55,8 @@ pub struct Compiled {
     pub own_listeners: Vec<SocketAddr>,
     /// `fake_ip_cidrs`.
     pub fake_ip_cidrs: Vec<IpNet>,
+    /// `proxy`.
+    pub proxying: Proxying,
     /// `mode`.
     pub mode: Mode,
     /// `exceptions`.
@@ -121,6 +123,7 @@ pub fn compile(
         nat64_prefixes,
         own_addresses: reader.list("own_addresses", &settings.own_addresses, read_address),
         own_listeners: settings.own_listeners.clone(),
+        proxying: settings.proxying,
         fake_ip_cidrs: reader.list(
             "fake_ip_cidrs",
             &settings.fake_ip_cidrs,

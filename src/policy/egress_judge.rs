@@ -171,6 +171,12 @@ impl Compiled {
         }
     }
 
+    /// Whether an exception in force names the target with its scheme and port.
+    pub fn is_excepted(&self, inquiry: &Inquiry<'_>) -> bool {
+        let endpoint = inquiry.endpoint;
+        self.exceptions_for(inquiry).any(|exception| self.covers(exception, endpoint))
+    }
+
     /// Whether an address that passed is not dialled all the same.
     pub fn is_left_out(&self, address: IpAddr) -> bool {
         self.ipv6 == Ipv6::Off && address.is_ipv6()

@@ -1,4 +1,4 @@
-//! Who calls: a key to a caller with scopes and bounds (contract, section 1).
+//! Who calls: a name with scopes and bounds, and the keys by which it is known (contract, section 1).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::policy::names::glob_matches;
 
-/// What a key may do.
+/// What a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Read.
@@ -44,7 +44,7 @@ impl Scope {
     }
 }
 
-/// A bound of a key: a name, or a pattern in which `*` stands for any run of characters.
+/// A bound of a caller: a name, or a pattern in which `*` stands for any run of characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob(String);
 
@@ -84,11 +84,26 @@ impl KeyDigest {
     }
 }
 
+/// By what a caller is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// A client certificate.
+    Certificate,
+    /// A bearer key.
+    Key,
+    /// Nothing: `auth: none`.
+    Nothing,
+    /// A token of an issuer.
+    Token,
+}
+
 /// Somebody with a name, scopes and bounds.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The key's name: it stands in log lines.
+    /// The name of the key or the certificate, or the token's subject: it stands in log lines.
     pub name: String,
+    /// By what it is known.
+    pub proof: Proof,
     /// The organisation.
     pub organisation: String,
     /// What it may do.
@@ -99,7 +114,7 @@ pub struct Caller {
     pub tools: Vec<Glob>,
 }
 
-/// The body claims an agent outside the key's bounds, or none where one is needed.
+/// The body claims an agent outside the caller's bounds, or none where one is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBounds;
 
@@ -108,11 +123,22 @@ impl Caller {
     pub fn anonymous() -> Self {
         Self {
             name: "none".into(),
+            proof: Proof::Nothing,
             organisation: crate::model::id::DEFAULT_ORGANISATION.into(),
             scopes: vec![Scope::Agent, Scope::AgentCall],
             agents: Vec::new(),
             tools: Vec::new(),
         }
+    }
+
+    /// Which caller, in a sentence: the key `runtime`.
+    pub fn noun(&self) -> String {
+        let kind = match self.proof {
+            Proof::Certificate => "the certificate",
+            Proof::Key | Proof::Nothing => "the key",
+            Proof::Token => "the token of",
+        };
+        format!("{kind} `{}`", self.name)
     }
 
     /// Whether it has the scope.
@@ -151,15 +177,6 @@ pub struct Key {
     pub ends: Option<i64>,
 }
 
-/// How callers are told apart.
-#[derive(Debug, Clone)]
-pub enum Authentication {
-    /// By bearer key.
-    Keys(Keys),
-    /// Not at all: loopback and Unix sockets only.
-    None(Arc<Caller>),
-}
-
 /// The keys, by digest.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(HashMap<KeyDigest, (Arc<Caller>, Option<i64>)>);
@@ -188,21 +205,14 @@ impl Keys {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
 
-impl Authentication {
-    /// The caller who presents this key at this Unix second; `None` where it is absent, unknown or has ended.
+    /// The caller who presents this key at this Unix second; `None` where it is unknown or has ended.
     ///
     /// The look-up is by SHA-256 of what was presented: timing tells nothing about a key that one does not have.
-    pub fn identify(&self, presented: Option<&[u8]>, now: i64) -> Option<Arc<Caller>> {
-        match self {
-            Self::None(caller) => Some(caller.clone()),
-            Self::Keys(keys) => {
-                let (caller, ends) = keys.0.get(&KeyDigest::of(presented?))?;
-                let lives = ends.is_none_or(|end| now < end);
-                lives.then(|| caller.clone())
-            }
-        }
+    pub fn find(&self, presented: &[u8], now: i64) -> Option<Arc<Caller>> {
+        let (caller, ends) = self.0.get(&KeyDigest::of(presented))?;
+        let lives = ends.is_none_or(|end| now < end);
+        lives.then(|| caller.clone())
     }
 }
 
@@ -267,12 +277,12 @@ mod tests {
             digests: vec![KeyDigest::of(b"new"), KeyDigest::of(b"old")],
             ends: Some(100),
         };
-        let keys = Authentication::Keys(Keys::new(&[key]).expect("distinct"));
-        assert!(keys.identify(Some(b"new"), 99).is_some());
-        assert!(keys.identify(Some(b"old"), 99).is_some());
-        assert!(keys.identify(Some(b"new"), 100).is_none());
-        assert!(keys.identify(Some(b"other"), 0).is_none());
-        assert!(keys.identify(None, 0).is_none());
+        let keys = Keys::new(&[key]).expect("distinct");
+        assert!(keys.find(b"new", 99).is_some());
+        assert!(keys.find(b"old", 99).is_some());
+        assert!(keys.find(b"new", 100).is_none());
+        assert!(keys.find(b"other", 0).is_none());
+        assert!(keys.find(b"", 0).is_none());
     }
 
     #[test]

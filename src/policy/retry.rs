@@ -223,7 +223,7 @@ const BASE: Duration = Duration::from_millis(500);
 const CAP: Duration = Duration::from_secs(5);
 
 /// An attempt is not worth starting with less time than this.
-const LEAST_ATTEMPT: Duration = Duration::from_millis(100);
+pub const LEAST_ATTEMPT: Duration = Duration::from_millis(100);
 
 /// The least wait after a failed lookup: as long as the resolver believes a failure.
 const DNS_WAIT: Duration = Duration::from_secs(1);

@@ -208,8 +208,9 @@ const COST_LIMIT: f64 = 1e5;
 /// Subschemas that are being applied at the same time: the validator recurses as deeply, on a stack of 2 MiB.
 const LEVEL_LIMIT: f64 = 700.0;
 
-/// Subschemas that are applied to all values together while arguments are judged.
-const CHECK_LIMIT: f64 = 2e7;
+/// Subschemas that are applied to all values together while arguments are judged, at some ten nanoseconds each: no call
+/// may keep a thread for longer than 50 ms.
+const CHECK_LIMIT: f64 = 5e6;
 
 /// So many bytes of a text are as much work as one value: they are searched for patterns.
 const BYTES_PER_VALUE: usize = 16;

@@ -285,7 +285,7 @@ mod tests {
         let reference = json!({"$ref": "#/$defs/a"});
         let list =
             json!({"$defs": {"a": {"properties": {"next": reference}}}, "$ref": "#/$defs/a"});
-        check(list, &[2.0, 4.0, 6.0, 8.0], 5.0, 256.0);
+        check(list, &[2.0, 4.0, 6.0, 8.0], 5.0, 130.0);
         let tree = json!({
             "$defs": {"a": {"properties": {"next": {"anyOf": [reference, reference]}}}},
             "$ref": "#/$defs/a",

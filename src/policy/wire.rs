@@ -135,6 +135,11 @@ impl OwnHeader {
         &self.value
     }
 
+    /// The `Authorization` header, whose value is whole.
+    pub fn authorization(value: Secret) -> Result<Self, HeaderError> {
+        Self::new("Authorization", value)
+    }
+
     /// Takes a header unless the contract refuses it to every tool.
     fn new(spelling: &str, value: Secret) -> Result<Self, HeaderError> {
         let name = own_name(spelling)?;

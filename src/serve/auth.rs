@@ -1,36 +1,114 @@
-//! From an Authorization header to a caller with the scope that a route asks for.
+//! From what a request brings along to a caller with the scope that a route asks for.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::request::Parts;
 
 use crate::config::snapshot::Bind;
-use crate::policy::identity::{Authentication, Caller, Scope};
+use crate::net::epoch::Epoch;
+use crate::net::key_sets::KeySets;
+use crate::net::serving::Peer;
+use crate::policy::authentication::{Authentication, Known};
+use crate::policy::identity::{Caller, Scope};
+use crate::policy::issuer::KeySource;
+use crate::policy::token::{Token, TokenError};
 use crate::serve::http::{ApiCode, ApiError};
 
-/// The caller, who has the scope.
-pub fn authorize(
-    authentication: &Authentication,
-    listener: &Bind,
-    headers: &HeaderMap,
-    scope: Scope,
-    now: i64,
-) -> Result<Arc<Caller>, ApiError> {
-    if let (Authentication::None(_), Bind::Tcp(_)) = (authentication, listener) {
-        require_local_host(headers)?;
+/// Who calls, by what a request brings along.
+#[derive(Debug)]
+pub struct Doorkeeper {
+    /// Sets of keys that issuers publish.
+    pub key_sets: KeySets,
+}
+
+impl Doorkeeper {
+    /// The caller, who has the scope. What the Authorization header holds counts; the connection's certificate counts where
+    /// there is no such header.
+    pub async fn admit(
+        &self,
+        epoch: &Epoch,
+        request: &Parts,
+        scope: Scope,
+        now: i64,
+    ) -> Result<Arc<Caller>, ApiError> {
+        let snapshot = &epoch.snapshot;
+        let caller = match &snapshot.authentication {
+            Authentication::None(caller) => {
+                if let Bind::Tcp(_) = &snapshot.listeners.api.bind {
+                    require_local_host(&request.headers)?;
+                }
+                caller.clone()
+            }
+            Authentication::Known(known) if request.headers.contains_key(AUTHORIZATION) => {
+                self.by_header(known, &request.headers, now).await?
+            }
+            Authentication::Known(known) => {
+                let peer = request.extensions.get::<Arc<Peer>>();
+                let names = peer.map(|peer| peer.names(epoch.network.serving(), now));
+                let caller = known.by_certificate(names.unwrap_or_default());
+                caller.cloned().ok_or_else(|| unauthorized(known.ways()))?
+            }
+        };
+        if !caller.has(scope) {
+            let text = format!("{} does not have the scope `{}`", caller.noun(), scope.as_str());
+            return Err(ApiError::new(ApiCode::MissingScope, text));
+        }
+        Ok(caller)
     }
-    let caller = authentication.identify(bearer(headers), now).ok_or_else(|| {
-        let text = "a known key is required: `Authorization: Bearer KEY`";
-        ApiError::new(ApiCode::Unauthorized, text)
-    })?;
-    if !caller.has(scope) {
-        let text =
-            format!("the key `{}` does not have the scope `{}`", caller.name, scope.as_str());
-        return Err(ApiError::new(ApiCode::MissingScope, text));
+
+    async fn by_header(
+        &self,
+        known: &Known,
+        headers: &HeaderMap,
+        now: i64,
+    ) -> Result<Arc<Caller>, ApiError> {
+        let presented = bearer(headers).ok_or_else(|| unauthorized(known.ways()))?;
+        if let Some(caller) = known.keys.find(presented, now) {
+            return Ok(caller);
+        }
+        if known.issuers.is_empty() || !Token::has_its_form(presented) {
+            return Err(unauthorized(known.ways()));
+        }
+        let caller = self.by_token(known, presented, now).await;
+        caller
+            .map(Arc::new)
+            .map_err(|error| unauthorized(&format!("the token is not taken: {error}")))
     }
-    Ok(caller)
+
+    async fn by_token(
+        &self,
+        known: &Known,
+        presented: &[u8],
+        now: i64,
+    ) -> Result<Caller, TokenError> {
+        let token = Token::parse(presented)?;
+        let issuer = token.claimed_issuer().and_then(|name| known.issuer(name));
+        let issuer = issuer.ok_or(TokenError::Issuer)?;
+        let claims = match &issuer.keys {
+            KeySource::Missing => return Err(TokenError::KeysUnavailable),
+            KeySource::Set(keys) => token.verify(keys)?,
+            KeySource::Url(endpoint) => {
+                let keys = self.key_sets.get(endpoint).await;
+                let keys = keys.ok_or(TokenError::KeysUnavailable)?;
+                match token.verify(&keys) {
+                    // The issuer may sign by a key that is newer than what we have.
+                    Err(TokenError::Key) => match self.key_sets.newer(endpoint, &keys).await {
+                        Some(newer) => token.verify(&newer)?,
+                        None => return Err(TokenError::Key),
+                    },
+                    verified => verified?,
+                }
+            }
+        };
+        issuer.caller(claims, now)
+    }
+}
+
+fn unauthorized(text: &str) -> ApiError {
+    ApiError::new(ApiCode::Unauthorized, text)
 }
 
 /// Where no key is asked for, a page whose own name was made to lead here must not call from a browser: the Host that
@@ -89,18 +167,6 @@ mod tests {
         check(&["Bearer"], None);
         check(&[], None);
         check(&["Bearer a", "Bearer b"], None);
-    }
-
-    #[test]
-    fn without_authentication_nobody_may_write() {
-        let none = Authentication::None(Arc::new(Caller::anonymous()));
-        let listener = Bind::Unix { path: "socket".into(), mode: 0o600 };
-        let code = |scope| {
-            let caller = authorize(&none, &listener, &HeaderMap::new(), scope, 0);
-            caller.map_err(|error| error.code)
-        };
-        assert!(code(Scope::AgentCall).is_ok());
-        assert_eq!(code(Scope::AgentWrite).err(), Some(ApiCode::MissingScope));
     }
 
     #[test]

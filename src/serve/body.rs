@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_ends_is_a_timeout() {
+    async fn f124_a_body_that_never_ends_is_a_timeout() {
         struct Never;
         impl http_body::Body for Never {
             type Data = Bytes;

@@ -17,7 +17,7 @@ use crate::model::json;
 use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
 use crate::serve::Phase;
-use crate::serve::auth::authorize;
+use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
 use crate::serve::http::{ApiCode, ApiError, is_json, json_text, method_not_allowed, not_found};
 use crate::serve::outcome;
@@ -52,6 +52,8 @@ const END_USER_FIELDS: &[&str; 2] = &["id", "external_id"];
 pub struct ApiState {
     /// Runs calls.
     pub gateway: Arc<Gateway>,
+    /// Knows who calls.
+    pub doorkeeper: Arc<Doorkeeper>,
     /// Says when new calls are no longer taken.
     pub phase: Arc<watch::Receiver<Phase>>,
 }
@@ -68,13 +70,11 @@ pub fn router(state: ApiState) -> Router {
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let gateway = &state.gateway;
     let epoch = gateway.epoch();
-    let snapshot = &epoch.snapshot;
     let (parts, body) = request.into_parts();
     let now = gateway.clock().unix_ms().div_euclid(1000);
-    let api = &snapshot.listeners.api;
-    let headers = &parts.headers;
-    let caller = authorize(&snapshot.authentication, &api.bind, headers, Scope::AgentCall, now)?;
-    if !is_json(headers) {
+    let api = &epoch.snapshot.listeners.api;
+    let caller = state.doorkeeper.admit(&epoch, &parts, Scope::AgentCall, now).await?;
+    if !is_json(&parts.headers) {
         let text = "the body's Content-Type must be application/json";
         return Err(ApiError::new(ApiCode::UnsupportedType, text));
     }

@@ -30,7 +30,8 @@ impl Connection {
         let metrics = Arc::new(Metrics::new(true));
         let router = TowerToHyperService::new(router);
         let listener = ListenerName::Api;
-        let door = Arc::new(FrontDoor { listener, router, metrics: metrics.clone() });
+        let tls_of = None;
+        let door = Arc::new(FrontDoor { listener, router, metrics: metrics.clone(), tls_of });
         let (phase, seen) = watch::channel(phase);
         let pace = Pace::new(Turns::default());
         let serving = tokio::spawn(serve(Box::new(server), door, LIMITS, seen, pace));

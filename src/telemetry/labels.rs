@@ -63,6 +63,34 @@ impl AttemptResult {
     }
 }
 
+/// What became of a reload: the label `result` of `config_reloads_total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadOutcome {
+    /// Another configuration is in force.
+    Applied,
+    /// What was read is wrong; the one before stays.
+    Invalid,
+    /// What was read is right, but changes a listener; the one before stays.
+    NeedsRestart,
+    /// It is the one in force.
+    Unchanged,
+}
+
+impl ReloadOutcome {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::Applied, Self::Invalid, Self::NeedsRestart, Self::Unchanged];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Invalid => "invalid",
+            Self::NeedsRestart => "needs_restart",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
 /// Why an attempt was repeated: the label `reason` of `retries_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryReason {

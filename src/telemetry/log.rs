@@ -15,6 +15,7 @@ use crate::config::snapshot::{LogLevel, Logging};
 use crate::model::call::CallContext;
 use crate::model::outcome::CallOutcome;
 use crate::model::time::{TimeText, rfc3339};
+use crate::telemetry::dial::Dial;
 
 /// Bytes of lines that wait: past this, new ones are dropped and counted. As much again may be on its way out.
 const BUFFER_LIMIT: usize = 8 << 20;
@@ -34,7 +35,7 @@ const LAST_LINES: Duration = Duration::from_millis(200);
 pub struct LogSink(Arc<Shared>);
 
 struct Shared {
-    json: bool,
+    dial: Dial,
     state: Mutex<State>,
     wake: Condvar,
     ended: Condvar,
@@ -78,7 +79,7 @@ impl LogSink {
     /// Starts the writer on an output, usually stdout.
     pub fn start(json: bool, output: impl Write + Send + 'static) -> io::Result<(Self, LogWriter)> {
         let sink = Self(Arc::new(Shared {
-            json,
+            dial: Dial::new(Logging { level: LogLevel::Info, json }),
             state: Mutex::default(),
             wake: Condvar::new(),
             ended: Condvar::new(),
@@ -88,6 +89,21 @@ impl LogSink {
             .name("log".into())
             .spawn(move || worker.write_loop(output))?;
         Ok((sink.clone(), LogWriter { sink, thread: Some(thread) }))
+    }
+
+    /// Takes other settings; lines that wait stay as they were written.
+    pub fn configure(&self, logging: Logging) {
+        self.0.dial.turn(|now| *now = logging);
+    }
+
+    /// Changes the level alone, until the configuration says another one.
+    pub fn set_level(&self, level: LogLevel) {
+        self.0.dial.turn(|now| now.level = level);
+    }
+
+    /// The settings in force.
+    pub fn logging(&self) -> Logging {
+        self.0.dial.logging()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -194,7 +210,7 @@ impl LogSink {
 
     fn say_dropped(&self, dropped: u64, text: &mut Vec<u8>) {
         const MESSAGE: &str = "Log lines were dropped: stdout is too slow.";
-        let line = if self.0.json {
+        let line = if self.0.dial.logging().json {
             format!(r#"{{"level":"WARN","dropped":{dropped},"message":"{MESSAGE}"}}"#)
         } else {
             format!(" WARN sortie: {MESSAGE} dropped={dropped}")
@@ -207,7 +223,7 @@ impl LogSink {
     pub fn call(&self, line: &CallLine<'_>) -> bool {
         let mut text = Vec::with_capacity(640);
         // Writing to memory does not fail, and the line holds nothing that serde refuses.
-        let _ = if self.0.json {
+        let _ = if self.0.dial.logging().json {
             serde_json::to_writer(&mut text, line).map_err(io::Error::from)
         } else {
             line.as_text(&mut text)
@@ -273,30 +289,20 @@ impl<'a> MakeWriter<'a> for LogSink {
     }
 }
 
-/// Sends this process's `tracing` events to the sink. Call it once.
-pub fn install(logging: &Logging, sink: &LogSink) {
-    use tracing::level_filters::LevelFilter;
-    let level = match logging.level {
-        LogLevel::Trace => LevelFilter::TRACE,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Error => LevelFilter::ERROR,
-    };
+/// Sends this process's `tracing` events to the sink. Call it once; `LogSink::configure` changes the settings later.
+pub fn install(logging: Logging, sink: &LogSink) {
+    use tracing_subscriber::Layer;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
-    use tracing_subscriber::{Layer, filter};
-    // Libraries may name hosts and addresses at DEBUG; they speak only when something is wrong.
-    let ours = filter::Targets::new()
-        .with_default(level.min(LevelFilter::WARN))
-        .with_target("sortie", level);
-    let lines = tracing_subscriber::fmt::layer().with_writer(sink.clone()).with_ansi(false);
-    let started = if logging.json {
-        let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
-        tracing_subscriber::registry().with(lines.with_filter(ours)).try_init()
-    } else {
-        tracing_subscriber::registry().with(lines.with_filter(ours)).try_init()
-    };
+    sink.configure(logging);
+    // One layer for each form, of which one passes lines: so the form can change as well.
+    let json = tracing_subscriber::fmt::layer().with_writer(sink.clone()).with_ansi(false).json();
+    let json = json.flatten_event(true).with_current_span(false).with_span_list(false);
+    let text = tracing_subscriber::fmt::layer().with_writer(sink.clone()).with_ansi(false);
+    let started = tracing_subscriber::registry()
+        .with(json.with_filter(sink.0.dial.gate(true)))
+        .with(text.with_filter(sink.0.dial.gate(false)))
+        .try_init();
     // A second gateway in one process (a test) keeps the first one's sink.
     drop(started);
 }

@@ -1,6 +1,6 @@
 //! Every metric, one field each, one registry (contract, section 10).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use prometheus::{
 
 use crate::model::outcome::{CallOutcome, Effect, FailureCode};
 use crate::policy::breaker::State;
+use crate::telemetry::config_metrics::ConfigMetrics;
 use crate::telemetry::labels::{
     AttemptResult, LimitScope, ListenerName, Phase, ProbeResult, RetryReason,
 };
@@ -37,16 +38,12 @@ pub struct ToolLabels<'a> {
     pub name: &'a str,
     /// The effect of its own policy.
     pub effect: Effect,
-    /// How many signing keys go out.
-    pub signing_keys: usize,
 }
 
 /// All metrics.
 pub struct Metrics {
     registry: Registry,
-    tools: RwLock<HashMap<String, Arc<ToolMetrics>>>,
-    unknown: Arc<ToolMetrics>,
-    per_tool: bool,
+    named: RwLock<Arc<Named>>,
     phases: [Histogram; Phase::ALL.len()],
     vectors: Vectors,
     /// Calls that run now.
@@ -61,15 +58,34 @@ pub struct Metrics {
     pub draining: IntGauge,
     /// Panics that were caught.
     pub panics: IntCounter,
-    /// Secrets that could not be read.
-    pub secret_errors: IntCounter,
-    /// Tools in the configuration.
-    pub config_tools: IntGauge,
-    /// Warnings of the configuration.
-    pub config_warnings: IntGauge,
+    /// The configuration in force and its reloads.
+    pub config: ConfigMetrics,
     /// How far a tool's `Date` is from our clock, in seconds: the last one seen.
     pub clock_skew: Gauge,
     copied: Mutex<Copied>,
+}
+
+/// The series of the configured tools.
+struct Named {
+    per_tool: bool,
+    tools: HashMap<String, Arc<ToolMetrics>>,
+    unknown: Arc<ToolMetrics>,
+}
+
+impl Named {
+    fn new(per_tool: bool, vectors: &Vectors) -> Self {
+        let unknown = if per_tool { UNKNOWN_TOOL } else { FOLDED };
+        let unknown = Arc::new(ToolMetrics::new(vectors, unknown));
+        Self { per_tool, tools: HashMap::new(), unknown }
+    }
+
+    fn label<'a>(&self, tool: &'a str) -> &'a str {
+        if self.per_tool { tool } else { FOLDED }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<ToolMetrics>> {
+        self.tools.values().chain([&self.unknown])
+    }
 }
 
 /// What a scrape copies from elsewhere: one at a time, so that none of it is copied twice.
@@ -82,7 +98,7 @@ struct Copied {
 }
 
 impl Copied {
-    fn copy(&self, readings: &dyn Readings, per_tool: bool) {
+    fn copy(&self, readings: &dyn Readings, named: &Named) {
         let totals = [
             (&self.connections, &readings.connections()[..]),
             (&self.call_lines, &readings.call_lines()[..]),
@@ -99,7 +115,7 @@ impl Copied {
         self.egress_exceptions.set(i64::try_from(exceptions).unwrap_or(i64::MAX));
         self.circuits.reset();
         for (tool, state) in readings.circuits() {
-            let label = if per_tool { tool.as_str() } else { FOLDED };
+            let label = named.label(&tool);
             for one in State::ALL {
                 let gauge = self.circuits.with_label_values(&[label, one.as_str()]);
                 gauge.add(i64::from(state == Some(one)));
@@ -113,7 +129,6 @@ impl Metrics {
     pub fn new(per_tool: bool) -> Self {
         let registry = Registry::new();
         let make = Maker(&registry);
-        let unknown = if per_tool { UNKNOWN_TOOL } else { FOLDED };
         let vectors = Vectors::new(&make);
         let phase_seconds = make.histograms(
             "phase_duration_seconds",
@@ -147,9 +162,7 @@ impl Metrics {
         };
         let metrics = Self {
             phases: Phase::ALL.map(|phase| phase_seconds.with_label_values(&[phase.as_str()])),
-            unknown: Arc::new(ToolMetrics::new(&vectors, unknown)),
-            per_tool,
-            tools: RwLock::default(),
+            named: RwLock::new(Arc::new(Named::new(per_tool, &vectors))),
             calls_in_flight: make.gauge("calls_in_flight", "Calls that run now."),
             calls_in_flight_limit: make
                 .gauge("calls_in_flight_limit", "Calls that may be sent at the same time."),
@@ -165,9 +178,7 @@ impl Metrics {
             ),
             draining: make.gauge("draining", "1 while the gateway drains."),
             panics: make.counter("panics_total", "Panics that were caught."),
-            secret_errors: make.counter("secret_errors", "Secrets that could not be read."),
-            config_tools: make.gauge("config_tools", "Tools in the configuration."),
-            config_warnings: make.gauge("config_warnings", "Warnings of the configuration."),
+            config: ConfigMetrics::new(&make),
             clock_skew: make.keep(Gauge::with_opts(
                 Opts::new("clock_skew_seconds", "How far a tool's Date is from our clock.")
                     .namespace("sortie"),
@@ -184,22 +195,48 @@ impl Metrics {
         metrics
     }
 
-    /// Makes the series of the configured tools, all at 0, so that a first failure is a step and not a new series.
-    pub fn configure<'a>(&self, hash: &str, tools: impl Iterator<Item = ToolLabels<'a>>) {
-        let mut map = HashMap::new();
-        self.vectors.signing_keys.reset();
+    /// Makes the series of the configured tools, all at 0, so that a first failure is a step and not a new series. Tools
+    /// that stay keep theirs, and those of tools that went go.
+    pub fn configure<'a>(&self, per_tool: bool, tools: impl IntoIterator<Item = ToolLabels<'a>>) {
+        let before = self.named();
+        let mut after = Named::new(per_tool, &self.vectors);
         for tool in tools {
-            let label = if self.per_tool { tool.name } else { FOLDED };
-            let metrics = Arc::new(ToolMetrics::new(&self.vectors, label));
+            let label = after.label(tool.name);
+            let known = before.tools.get(tool.name).filter(|known| known.label == label);
+            let new = || Arc::new(ToolMetrics::new(&self.vectors, label));
+            let metrics = known.map_or_else(new, Arc::clone);
             let decisions = &self.vectors.policy_decisions;
             decisions.with_label_values(&[label, tool.effect.as_str(), "enforce"]);
-            let keys = i64::try_from(tool.signing_keys).unwrap_or(i64::MAX);
-            self.vectors.signing_keys.with_label_values(&[label]).add(keys);
-            map.insert(tool.name.to_owned(), metrics);
+            after.tools.insert(tool.name.to_owned(), metrics);
         }
-        *self.tools.write().expect("no panic holds this lock") = map;
-        self.vectors.config_info.reset();
-        self.vectors.config_info.with_label_values(&[hash]).set(1.0);
+        let after = Arc::new(after);
+        *self.named.write().expect("no panic holds this lock") = after.clone();
+        let kept: HashSet<&str> = after.all().map(|tool| tool.label.as_str()).collect();
+        let mut gone = HashSet::new();
+        for tool in before.all().filter(|tool| !kept.contains(tool.label.as_str())) {
+            tool.retire();
+            gone.insert(tool.label.as_str());
+        }
+        if !gone.is_empty() {
+            self.vectors.forget(&gone);
+        }
+    }
+
+    /// Shows how many keys sign each tool's calls.
+    pub fn signing_keys<'a>(&self, tools: impl IntoIterator<Item = (&'a str, usize)>) {
+        let named = self.named();
+        let mut totals: HashMap<&str, usize> = HashMap::new();
+        for (tool, keys) in tools {
+            *totals.entry(named.label(tool)).or_default() += keys;
+        }
+        for (label, keys) in totals {
+            let keys = i64::try_from(keys).unwrap_or(i64::MAX);
+            self.vectors.signing_keys.with_label_values(&[label]).set(keys);
+        }
+    }
+
+    fn named(&self) -> Arc<Named> {
+        self.named.read().expect("no panic holds this lock").clone()
     }
 
     /// States what was built.
@@ -209,8 +246,8 @@ impl Metrics {
 
     /// The series of a tool; an unknown name has those of `_unknown`.
     pub fn tool(&self, name: &str) -> Arc<ToolMetrics> {
-        let tools = self.tools.read().expect("no panic holds this lock");
-        tools.get(name).unwrap_or(&self.unknown).clone()
+        let named = self.named.read().expect("no panic holds this lock");
+        named.tools.get(name).unwrap_or(&named.unknown).clone()
     }
 
     /// Counts a finished call.
@@ -223,6 +260,7 @@ impl Metrics {
                     tool.truncated.inc();
                 }
             }
+            Err(_) if tool.is_retired() => {}
             Err(failure) => {
                 let labels = call_labels(&tool.label, Err(failure.code));
                 self.vectors.calls.with_label_values(&labels).inc();
@@ -283,12 +321,18 @@ impl Metrics {
         if (verdict, code, mode) == ("allow", "ok", "enforce") {
             return tool.address_ok.inc();
         }
+        if tool.is_retired() {
+            return;
+        }
         let labels = [tool.label.as_str(), verdict, code, mode];
         self.vectors.address_decisions.with_label_values(&labels).inc();
     }
 
     /// Counts a decision of a tool's policy and of its candidate.
     pub fn policy(&self, tool: &ToolMetrics, enforced: Effect, shadow: Option<Effect>) {
+        if tool.is_retired() {
+            return;
+        }
         let decisions = &self.vectors.policy_decisions;
         if enforced == Effect::Allow {
             tool.policy_allow.inc();
@@ -306,13 +350,18 @@ impl Metrics {
     /// Notes when the tool's certificate ends. Where the label is folded away, the one that ends first is shown.
     pub fn certificate(&self, tool: &ToolMetrics, expiry: i64) {
         tool.certificate_expiry.store(expiry, Ordering::Relaxed);
-        let first = if self.per_tool {
+        if tool.is_retired() {
+            return;
+        }
+        let named = self.named.read().expect("no panic holds this lock");
+        let first = if named.per_tool {
             expiry
         } else {
-            let tools = self.tools.read().expect("no panic holds this lock");
-            let all = tools.values().map(|tool| tool.certificate_expiry.load(Ordering::Relaxed));
+            let tools = named.tools.values();
+            let all = tools.map(|tool| tool.certificate_expiry.load(Ordering::Relaxed));
             all.fold(expiry, i64::min)
         };
+        drop(named);
         self.vectors.certificate_expiry.with_label_values(&[&tool.label]).set(first);
     }
 
@@ -330,7 +379,7 @@ impl Metrics {
     pub fn encode(&self, readings: &dyn Readings) -> Vec<u8> {
         let gathered = {
             let copied = self.copied.lock().expect("no panic holds this lock");
-            copied.copy(readings, self.per_tool);
+            copied.copy(readings, &self.named());
             self.registry.gather()
         };
         let mut text = Vec::new();

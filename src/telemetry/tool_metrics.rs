@@ -1,6 +1,6 @@
 //! The series of one tool, looked up once and counted without a search.
 
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use prometheus::{Histogram, IntCounter};
 
@@ -27,6 +27,7 @@ pub struct ToolMetrics {
     pub(super) rate_limited: [IntCounter; LimitScope::ALL.len()],
     pub(super) circuit_transitions: [IntCounter; State::ALL.len()],
     pub(super) circuit_probes: [IntCounter; ProbeResult::ALL.len()],
+    retired: AtomicBool,
 }
 
 impl ToolMetrics {
@@ -58,8 +59,18 @@ impl ToolMetrics {
                 .map(|to| vectors.circuit_transitions.with_label_values(&[label, to.as_str()])),
             circuit_probes: ProbeResult::ALL
                 .map(|result| vectors.circuit_probes.with_label_values(&[label, result.as_str()])),
+            retired: AtomicBool::new(false),
             label: label.to_owned(),
         }
+    }
+
+    /// Says that the tool is gone: what still runs of it makes no series any more.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 }
 

@@ -1,5 +1,8 @@
 //! The metrics with labels: each is named here, once.
 
+use std::collections::{HashMap, HashSet};
+
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec};
 
 use crate::telemetry::maker::Maker;
@@ -31,7 +34,6 @@ pub(super) struct Vectors {
     pub(super) circuit_transitions: IntCounterVec,
     pub(super) circuit_probes: IntCounterVec,
     pub(super) http_requests: IntCounterVec,
-    pub(super) config_info: GaugeVec,
     pub(super) build_info: GaugeVec,
 }
 
@@ -130,8 +132,41 @@ impl Vectors {
                 "Requests to Sortie's own listeners.",
                 &["listener", "code"],
             ),
-            config_info: make.infos("config_info", "The configuration in force.", &["hash"]),
             build_info: make.infos("build_info", "This build.", &["version", "revision", "rustc"]),
+        }
+    }
+
+    /// Removes the series of tools that are gone, so that none of them is scraped for ever.
+    pub(super) fn forget(&self, gone: &HashSet<&str>) {
+        forget(&self.calls, gone);
+        forget(&self.call_duration, gone);
+        forget(&self.attempts, gone);
+        forget(&self.attempt_duration, gone);
+        forget(&self.retries, gone);
+        forget(&self.response_bytes, gone);
+        forget(&self.truncated, gone);
+        forget(&self.argument_failures, gone);
+        forget(&self.policy_decisions, gone);
+        forget(&self.shadow_disagreements, gone);
+        forget(&self.address_decisions, gone);
+        forget(&self.redirects, gone);
+        forget(&self.certificate_expiry, gone);
+        forget(&self.signing_keys, gone);
+        forget(&self.rate_limited, gone);
+        forget(&self.circuit_transitions, gone);
+        forget(&self.circuit_probes, gone);
+    }
+}
+
+fn forget<B: MetricVecBuilder>(vector: &MetricVec<B>, gone: &HashSet<&str>) {
+    for family in vector.collect() {
+        for metric in family.get_metric() {
+            let labels = metric.get_label().iter().map(|pair| (pair.name(), pair.value()));
+            let labels: HashMap<&str, &str> = labels.collect();
+            if labels.get("tool").is_some_and(|tool| gone.contains(tool)) {
+                // An error means that it is gone already.
+                let _ = vector.remove(&labels);
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ const NOW_MS: i64 = 1_793_354_102_000;
 
 /// Names and nanoseconds, on the configuration that the gateway runs with.
 pub(crate) fn measure(config: PathBuf) -> Vec<(&'static str, f64)> {
-    let snapshot = sortie::source::load(&config).expect("the gateway runs with it");
+    let snapshot = sortie::source::load(&config).expect("the gateway runs with it").found;
     let tool = snapshot.tool("scans.get").expect("the tool of the bench");
     let body = call_body();
     let call = parse_call(body.as_bytes()).unwrap_or_else(|error| panic!("{error:?}"));
@@ -52,7 +52,7 @@ pub(crate) fn measure(config: PathBuf) -> Vec<(&'static str, f64)> {
     let (sink, _writer) = LogSink::start(true, std::io::sink()).expect("a thread");
     let caller = LineCaller { organisation: "default", key: "bench", region: None, owner: None };
     let metrics = Metrics::new(true);
-    metrics.configure("bench", [labels(tool)].into_iter());
+    metrics.configure(true, [labels(tool)]);
     let series = metrics.tool(tool.name.as_str());
     let literal = |admitted: &sortie::policy::address::Admitted<'_>| {
         admitted.literal().expect("the server's address stands in the URL")
@@ -131,7 +131,7 @@ fn outcome(tool: &Tool, call: &ToolCall, success: Success) -> CallOutcome {
 }
 
 fn labels(tool: &Tool) -> ToolLabels<'_> {
-    ToolLabels { name: tool.name.as_str(), effect: tool.policy.effect, signing_keys: 1 }
+    ToolLabels { name: tool.name.as_str(), effect: tool.policy.effect }
 }
 
 /// Nanoseconds of one run, the result's drop included.

@@ -29,6 +29,7 @@ pub fn config(data: &[u8]) {
         unix_seconds: NOW,
         strict: false,
         bound: None,
+        earlier: None,
     };
     match parse("conf/sortie.yaml", text, &environment) {
         Err(found) => {

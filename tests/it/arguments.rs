@@ -52,7 +52,7 @@ async fn a_pattern_decides_what_is_sent() {
 }
 
 #[tokio::test]
-async fn what_was_validated_is_what_arrives() {
+async fn f125_what_was_validated_is_what_arrives() {
     let world = World::plain().await;
     world.upstream.default(Script::always(answer(200, "application/json", "{}")));
     let open = json!({"type": "object"});
@@ -236,27 +236,6 @@ fn check(profile: &str, schema: Value, errors: &[&str]) {
 }
 
 #[test]
-fn a_pattern_that_would_backtrack_is_refused_beforehand() {
-    let with = |pattern: &str| json!({"type": "object", "properties": {"a": {"pattern": pattern}}});
-    for pattern in [r"(a)\1", "(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b", r"(?<q>a)\k<q>"] {
-        check("bare-v1", with(pattern), &[".properties.a.pattern: "]);
-    }
-    check("bare-v1", with("("), &[".properties.a.pattern: must be a regular expression"]);
-    check("bare-v1", with("a{1000}{1000}{1000}"), &[".properties.a.pattern: "]);
-    check("bare-v1", with("^(a+)+$"), &[]);
-}
-
-#[test]
-fn a_schema_that_leaves_its_document_is_refused_beforehand() {
-    for target in ["https://example.com/s.json", "file:///etc/passwd", "other.json#/a", "#/nowhere"]
-    {
-        check("bare-v1", json!({"properties": {"a": {"$ref": target}}}), &[".properties.a.$ref: "]);
-    }
-    check("bare-v1", json!({"type": "objekt"}), &[".type: "]);
-    check("bare-v1", json!({"$defs": {"s": {}}, "properties": {"a": {"$ref": "#/$defs/s"}}}), &[]);
-}
-
-#[test]
 fn the_subset_names_what_it_does_not_take() {
     let with = |a: Value| json!({"type": "object", "properties": {"a": a}});
     for (schema, error) in [
@@ -288,20 +267,6 @@ fn the_subset_names_what_it_does_not_take() {
         "required": ["s"],
     });
     check("envelope-v1", all, &[]);
-}
-
-#[tokio::test]
-async fn a_nasty_pattern_takes_no_time() {
-    let world = World::plain().await;
-    world.upstream.default(Script::new());
-    let schema =
-        json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}});
-    let gateway = world.gateway(world.tool("x").profile("bare-v1").parameters(schema)).await;
-    // A backtracking engine would need 2^100000 steps.
-    let refused = gateway.call("x", json!({"a": format!("{}!", "a".repeat(100_000))})).await;
-    refused.refused("invalid_arguments", None);
-    gateway.finish().await;
-    world.upstream.assert_untouched().await;
 }
 
 #[tokio::test]

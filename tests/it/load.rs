@@ -52,7 +52,7 @@ async fn f153_a_thousand_of_the_largest_answers_at_once_stay_within_600_mb() {
     go.fire();
     // The first byte of each outcome is there before any of them is read further.
     let replies = together(clients.into_iter().map(|mut client| async move {
-        client.peek().await;
+        client.begun().await;
         client
     }))
     .await;

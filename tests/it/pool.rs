@@ -1,6 +1,6 @@
 //! Kept connections: when they are used again, when they are not, and that they cost no call its result.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::gateway::Gateway;
 use crate::support::script::{Script, answer};
@@ -130,39 +130,5 @@ async fn only_so_many_are_kept() {
     let (outcomes, ()) = tokio::join!(running, release);
     outcomes.iter().for_each(|outcome| drop(outcome.succeeded()));
     wait_for_counts(&gateway, ([3, 0, 2, 0], 1)).await;
-    gateway.finish().await;
-}
-
-#[tokio::test]
-async fn bytes_on_an_idle_connection_are_nobodys_answer() {
-    let forged = answer(200, "application/json", r#""forged""#);
-    for bytes in [forged, b"noise".to_vec()] {
-        let world = World::tls().await;
-        let go = Signal::new();
-        let poisoned = Script::new().request().send(ok()).wait(&go).send(bytes).stall();
-        world.upstream.next(poisoned).default(always());
-        let gateway = world.gateway(world.tool("poisoned")).await;
-        calls(&gateway, "poisoned", 1).await;
-        go.fire();
-        world.upstream.wait_for_close(0).await;
-        calls(&gateway, "poisoned", 2).await;
-        assert_eq!(carriers(&world.upstream), [0, 1, 1]);
-        assert_eq!(counts(&gateway).await, ([2, 1, 0, 1], 1));
-        gateway.finish().await;
-    }
-}
-
-#[tokio::test]
-async fn a_connection_that_its_server_ends_is_not_kept() {
-    let world = World::plain().await;
-    let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\n1".to_vec();
-    world.upstream.default(Script::new().request().send(last).stall());
-    let gateway = world.gateway(world.tool("closing")).await;
-    for _ in 0..2 {
-        let result: Value = gateway.call("closing", json!({})).await.succeeded();
-        assert_eq!(result, json!(1));
-    }
-    world.upstream.wait_until_closed(2).await;
-    assert_eq!(counts(&gateway).await, ([2, 0, 0, 0], 0));
     gateway.finish().await;
 }

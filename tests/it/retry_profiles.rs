@@ -126,7 +126,7 @@ async fn envelope_v1_and_plain_v1_ask_once() {
 }
 
 #[tokio::test]
-async fn each_attempt_carries_the_same_body_and_key_and_a_signature_of_its_own_moment() {
+async fn f129_each_attempt_carries_the_same_body_and_key_and_a_signature_of_its_own_moment() {
     let world = World::tls().await;
     let arrivals = Arc::new(Log::new());
     let noted = Arc::clone(&arrivals);

@@ -190,7 +190,7 @@ async fn what_a_call_did_not_give_is_null_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn two_secrets_sign_side_by_side_while_one_is_replaced() {
+async fn f130_two_secrets_sign_side_by_side_while_one_is_replaced() {
     const OLD: &str = "whsec_Zp4LwE7uGfRk3JtN6yVs1XcBm";
     for (last, order) in [("previous", [SECRET, OLD]), ("current", [OLD, SECRET])] {
         let world = World::tls().await;

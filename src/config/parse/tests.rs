@@ -1,5 +1,6 @@
 //! What configurations become, and the errors of those that are wrong.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::*;
@@ -7,12 +8,17 @@ use crate::config::context::{Source, SourceError};
 use crate::config::snapshot::{Bind, Reuse, TlsVersion, Unavailable};
 use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
-use crate::policy::identity::Authentication;
+use crate::policy::authentication::Authentication;
 
 /// 2026-10-30T09:55:02Z.
 const NOW: i64 = 1_793_354_102;
 /// Stands in every secret of these tests, and must stand in nothing that is printed.
 const CANARY: &str = "canary7f3a";
+
+/// A client's certificate and its key.
+static CLIENT: LazyLock<rcgen::CertifiedKey<rcgen::KeyPair>> = LazyLock::new(|| {
+    rcgen::generate_simple_self_signed(["client.example".to_owned()]).expect("a certificate")
+});
 
 /// Secrets by the name of their file or variable.
 fn lookup(source: &Source) -> Result<Secret, SourceError> {
@@ -29,6 +35,9 @@ fn lookup(source: &Source) -> Result<Secret, SourceError> {
         "/s/two-lines" => format!("{CANARY}_{CANARY}_{CANARY}\n\n"),
         "/s/control" => format!("{CANARY}\u{1}"),
         "/s/empty" => "\n".to_owned(),
+        "/s/chain.pem" => CLIENT.cert.pem(),
+        "/s/key.pem" => CLIENT.signing_key.serialize_pem(),
+        "/s/other-key.pem" => rcgen::KeyPair::generate().expect("a key").serialize_pem(),
         "/s/ca.pem" => "-----BEGIN CERTIFICATE-----\n".to_owned(),
         "/s/large" => return Err(SourceError::TooLarge),
         _ => return Err(SourceError::Missing),
@@ -46,6 +55,7 @@ fn environment() -> Environment<'static> {
         unix_seconds: NOW,
         strict: false,
         bound: None,
+        earlier: None,
     }
 }
 
@@ -60,14 +70,15 @@ fn with_head(fragment: &str) -> String {
 
 /// One tool in the default profile; its own fields begin on line 8 and column 5.
 fn with_tool(fields: &str) -> String {
+    let stands = |key: &str| fields.lines().any(|line| line.starts_with(key));
     let mut text =
         with_head("tools:\n  - name: lookup\n    description: Looks an order up by its number.\n");
-    if !fields.contains("url:") && !fields.contains("endpoint:") {
+    if !stands("url:") && !stands("endpoint:") {
         text.push_str("    url: https://shop.example.com/lookup\n");
     } else {
         text.push_str("    # no url here\n");
     }
-    if fields.contains("secret:") || fields.contains("profile: plain-v1") {
+    if stands("secret:") || fields.contains("profile: plain-v1") {
         text.push_str("    # no secret here\n");
     } else {
         text.push_str("    secret: {current: {file: /s/good}}\n");
@@ -124,6 +135,9 @@ fn tool(fields: &str) -> Arc<crate::config::snapshot::Tool> {
     good(&with_tool(fields)).tool("lookup").expect("the tool").clone()
 }
 
+mod authentication;
+mod callers;
+mod earlier;
 mod files;
 mod limits;
 mod mistakes;
@@ -176,12 +190,11 @@ fn what_must_be_there_is_asked_for() {
 #[test]
 fn unknown_duplicate_and_later_keys_are_told_apart() {
     bad(
-        "tool: []\nregion: a\nregion: b\nstorage: {}\negress: {proxy: null, port: []}\n",
+        "tool: []\nregion: a\nregion: b\nstorage: {}\negress: {port: []}\n",
         "3:1: tool: is not a known key, did you mean `tools`?\n\
          5:1: region: stands twice, first on line 4\n\
          6:1: storage: is not supported by this version\n\
-         7:10: egress.proxy: is not supported by this version\n\
-         7:23: egress.port: is not a known key, did you mean `ports`?",
+         7:10: egress.port: is not a known key, did you mean `ports`?",
     );
 }
 

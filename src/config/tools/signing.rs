@@ -1,9 +1,11 @@
 //! Compiles a tool's `secret`: the keys that sign, and how long two of them overlap.
 
+use sha2::{Digest, Sha256};
+
 use crate::config::given::Given;
 use crate::config::leaf::Moment;
 use crate::config::raw_tool::{RawLast, RawReference, RawSecret};
-use crate::config::snapshot::Signing;
+use crate::config::snapshot::{KeyPair, Overlap, Signing};
 use crate::config::tools::Compiler;
 use crate::config::yaml::NodeId;
 use crate::model::secret::Secret;
@@ -14,6 +16,14 @@ const DAY: i64 = 86_400;
 /// How long both keys sign where the file does not say it. Contract, section 2.
 const DEFAULT_OVERLAP: i64 = DAY;
 const MAX_OVERLAP: i64 = 7 * DAY;
+
+/// When the previous key stops signing.
+enum End {
+    /// A day after the load that first saw the two keys together.
+    AfterADay,
+    /// At this Unix second.
+    At(i64),
+}
 
 impl Compiler<'_> {
     /// The keys; `None` where their configuration is wrong.
@@ -47,13 +57,16 @@ impl Compiler<'_> {
     ) -> Option<Signing> {
         let hint = "write {file: PATH} or {env: NAME}";
         self.context.required(node, "current", &raw.current, hint);
-        let until = self.overlap_end(raw);
+        let end = self.overlap_end(raw);
         let current = self.signing_key(scheme, &raw.current);
         let previous = self.signing_key(scheme, &raw.previous);
         if self.unavailable.is_some() {
             return Some(Signing::default());
         }
         let current = current?;
+        // Both may be one for a moment while the two files are exchanged: it signs once.
+        let previous = previous.filter(|previous| *previous != current);
+        let pair = previous.as_ref().map(|previous| pair(&current, previous));
         let both = match (previous, raw.last.get()) {
             (None, _) => None,
             (Some(previous), Some(RawLast::Previous) | None) => Some([current.clone(), previous]),
@@ -62,8 +75,17 @@ impl Compiler<'_> {
         let prepare = |secrets: &[Secret]| {
             scheme.prepare(secrets).map_err(|error| self.error(node, error.to_string())).ok()
         };
-        let overlap = match both {
-            Some(both) => Some((prepare(&both)?, until?)),
+        let overlap = match both.zip(pair) {
+            Some((both, pair)) => {
+                let keys = prepare(&both)?;
+                let since = self.since(pair);
+                let until = match end? {
+                    End::AfterADay => since.saturating_add(DEFAULT_OVERLAP),
+                    End::At(until) => until,
+                };
+                self.warn_if_over(raw, until);
+                Some(Overlap { keys, pair, since, until })
+            }
             None => None,
         };
         Some(Signing { keys: prepare(&[current])?, overlap })
@@ -90,8 +112,30 @@ impl Compiler<'_> {
         }
     }
 
+    /// When these two were first seen together: a new pair begins anew.
+    fn since(&self, pair: KeyPair) -> i64 {
+        let environment = self.context.environment;
+        let tool = self.raw.name.get().map(String::as_str).unwrap_or_default();
+        let known = environment.earlier.and_then(|earlier| earlier.overlap_since(tool, pair));
+        known.unwrap_or(environment.unix_seconds)
+    }
+
+    fn warn_if_over(&self, raw: &RawSecret, until: i64) {
+        if until > self.context.environment.unix_seconds {
+            return;
+        }
+        let (node, what) = match raw.previous_until.node() {
+            Some(node) => (Some(node), "has passed, the previous key"),
+            None => (raw.previous.node(), "was taken for a day, it"),
+        };
+        if let Some(node) = node {
+            let message = format!("{what} no longer signs and can be removed");
+            self.context.report.warn(node, message);
+        }
+    }
+
     /// When the previous key stops signing; `None` where there is none, or its end is wrong.
-    fn overlap_end(&self, raw: &RawSecret) -> Option<i64> {
+    fn overlap_end(&self, raw: &RawSecret) -> Option<End> {
         if raw.previous.node().is_none() {
             for node in [raw.last.node(), raw.previous_until.node()].into_iter().flatten() {
                 self.error(node, "means nothing without `previous`");
@@ -100,16 +144,19 @@ impl Compiler<'_> {
         }
         let now = self.context.environment.unix_seconds;
         let Some(node) = raw.previous_until.node() else {
-            return Some(now.saturating_add(DEFAULT_OVERLAP));
+            return Some(End::AfterADay);
         };
         let Moment(until) = *raw.previous_until.get()?;
         if until > now.saturating_add(MAX_OVERLAP) {
             self.error(node, "must be 7 days ahead at most");
-        } else if until <= now {
-            self.context
-                .report
-                .warn(node, "has passed, the previous key no longer signs and can be removed");
         }
-        Some(until)
+        Some(End::At(until))
     }
+}
+
+/// Of the keys themselves, whichever of the two is the new one.
+fn pair(one: &Secret, other: &Secret) -> KeyPair {
+    let mut digests = [one, other].map(|key| Sha256::digest(key.expose()));
+    digests.sort_unstable();
+    KeyPair(Sha256::digest(digests.concat()).into())
 }

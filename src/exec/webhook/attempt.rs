@@ -6,21 +6,23 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::exec::Job;
 use crate::exec::failure::{AttemptFailure, is_redirect};
+use crate::exec::tokens::Ask;
 use crate::exec::webhook::{Request, Trace, WebhookExecutor, Window};
 use crate::model::outcome::Success;
 use crate::net::client::{ExchangeErrorKind, Outbound, RawAnswer, ReadLimits};
 use crate::net::pool::{Freshness, Lease};
 use crate::net::resolve::Resolved;
-use crate::policy::address::{Admitted, Judged, Refusal, VettedAddr};
+use crate::policy::address::{Admitted, Judged, Target, WayOut};
 use crate::policy::answer::{self, AnswerHead, ERROR_BODY_LIMIT};
 use crate::policy::egress_code::EgressCode;
 use crate::policy::retry;
+use crate::policy::wire::OwnHeader;
 use crate::telemetry::labels::Phase;
 
 /// Where one attempt may go: asked for once and judged once.
-struct Target<'a> {
+struct Aim<'a> {
     admitted: Admitted<'a>,
-    vetted: Vec<VettedAddr>,
+    target: Target<'a>,
 }
 
 impl WebhookExecutor {
@@ -31,13 +33,14 @@ impl WebhookExecutor {
         job: &Job<'_>,
         request: &Request<'_>,
         at_ms: i64,
-        window: Window,
+        window: Window<'_>,
         trace: &mut Trace,
     ) -> Result<Success, AttemptFailure> {
-        let target = until_gone(job, self.target(job, at_ms, window, trace)).await?;
+        let aim = until_gone(job, self.aim(job, at_ms, window, trace)).await?;
+        until_gone(job, self.authorize(job, window, trace)).await?;
         let mut freshness = Freshness::Any;
         loop {
-            let connection = self.connection(job, request, &target, window, freshness, trace);
+            let connection = self.connection(job, request, &aim, window, freshness, trace);
             let lease = until_gone(job, connection).await?;
             let outbound = self.outbound(job, request, trace)?;
             let limits = ReadLimits {
@@ -69,23 +72,59 @@ impl WebhookExecutor {
     }
 
     /// Name to checked addresses, once for each attempt. No step can be left out: each needs what the one before made.
-    async fn target<'a>(
+    /// Only where the proxy is declared to be the boundary, the name goes on as it is.
+    async fn aim<'a>(
         &self,
         job: &Job<'a>,
         at_ms: i64,
-        window: Window,
+        window: Window<'a>,
         trace: &mut Trace,
-    ) -> Result<Target<'a>, AttemptFailure> {
-        let rules = &job.epoch.snapshot.egress;
+    ) -> Result<Aim<'a>, AttemptFailure> {
+        let rules = window.rules;
         let tool = job.tool.name.as_str();
         // What shadow mode let pass here is told by `vet`, which repeats it: one decision, one count.
-        let admitted = rules.admit(tool, &job.tool.endpoint, at_ms.div_euclid(1000)).verdict;
-        let admitted = admitted.map_err(|refusal| self.refused(job, &refusal))?;
+        let judged = rules.admit(tool, &job.tool.endpoint, at_ms.div_euclid(1000));
+        if judged.verdict.is_err() {
+            self.count(job, &judged);
+        }
+        let admitted = judged.verdict.map_err(|refusal| AttemptFailure::refused(&refusal))?;
+        let way = rules.way_out(&admitted);
+        let target = match way {
+            WayOut::Delegated(name) => {
+                let passed = Judged { verdict: Ok(name), shadow: judged.shadow };
+                Target::Delegated(self.decided(job, passed)?)
+            }
+            WayOut::Direct | WayOut::Proxy => {
+                let begun = self.clock.now();
+                let resolved = self.lookup(job, &admitted, window).await;
+                self.spent_upstream(begun, trace);
+                way.to(self.decided(job, rules.vet(&admitted, &resolved?.answers))?)
+            }
+        };
+        Ok(Aim { admitted, target })
+    }
+
+    /// The token that the request carries, where its tool takes one. Without it nothing is sent.
+    async fn authorize(
+        &self,
+        job: &Job<'_>,
+        window: Window<'_>,
+        trace: &mut Trace,
+    ) -> Result<(), AttemptFailure> {
+        let Some(source) = &job.tool.tokens else { return Ok(()) };
+        let ask = Ask {
+            epoch: job.epoch,
+            tool: job.tool.name.as_str(),
+            source,
+            deadline: window.deadline,
+            allowed: window.allowed,
+            decided: &|judged| self.count(job, judged),
+        };
         let begun = self.clock.now();
-        let resolved = self.lookup(job, &admitted, window).await;
+        let token = self.tokens.token(&ask).await;
         self.spent_upstream(begun, trace);
-        let vetted = self.decided(job, rules.vet(&admitted, &resolved?.answers))?;
-        Ok(Target { admitted, vetted })
+        trace.token = Some(token?);
+        Ok(())
     }
 
     /// A kept connection that is still allowed, or a dial to exactly these addresses.
@@ -93,17 +132,17 @@ impl WebhookExecutor {
         &self,
         job: &Job<'_>,
         request: &Request<'_>,
-        target: &Target<'_>,
-        window: Window,
+        aim: &Aim<'_>,
+        window: Window<'_>,
         freshness: Freshness,
         trace: &mut Trace,
     ) -> Result<Lease, AttemptFailure> {
         let begun = self.clock.now();
         let checkout = self.pool.checkout(
             &request.destination.route,
-            &target.admitted,
-            &target.vetted,
-            &job.epoch.snapshot.egress,
+            &aim.admitted,
+            &aim.target,
+            window.rules,
             freshness,
             window.deadline,
         );
@@ -125,7 +164,7 @@ impl WebhookExecutor {
         &self,
         job: &Job<'_>,
         admitted: &Admitted<'_>,
-        window: Window,
+        window: Window<'_>,
     ) -> Result<Resolved, AttemptFailure> {
         let looked_up =
             timeout_at(window.deadline, job.epoch.network.resolver.lookup(admitted)).await;
@@ -161,24 +200,21 @@ impl WebhookExecutor {
 
     /// Counts the decision of the egress rules on a host and its addresses, once, and turns a refusal into a failure.
     fn decided<T>(&self, job: &Job<'_>, judged: Judged<T>) -> Result<T, AttemptFailure> {
-        let passed = judged.verdict.map_err(|refusal| self.refused(job, &refusal))?;
-        if let Some(code) = judged.shadow.map(EgressCode::as_str) {
-            self.metrics.address_decision(job.metrics, "refuse", code, "shadow");
-            let tool = &job.tool.name;
-            tracing::warn!(%tool, code, "Would be refused; egress is in shadow mode.");
-        } else {
-            let code = EgressCode::Ok.as_str();
-            self.metrics.address_decision(job.metrics, "allow", code, "enforce");
-        }
-        Ok(passed)
+        self.count(job, &judged);
+        judged.verdict.map_err(|refusal| AttemptFailure::refused(&refusal))
     }
 
-    fn refused(&self, job: &Job<'_>, refusal: &Refusal) -> AttemptFailure {
-        self.metrics.address_decision(job.metrics, "refuse", refusal.code.as_str(), "enforce");
-        if refusal.code == EgressCode::ResolveFailed {
-            AttemptFailure::no_address(refusal)
-        } else {
-            AttemptFailure::blocked(refusal)
+    fn count<T>(&self, job: &Job<'_>, judged: &Judged<T>) {
+        let ok = EgressCode::Ok.as_str();
+        let (verdict, code, mode) = match (&judged.verdict, judged.shadow) {
+            (Err(refusal), _) => ("refuse", refusal.code.as_str(), "enforce"),
+            (Ok(_), Some(code)) => ("refuse", code.as_str(), "shadow"),
+            (Ok(_), None) => ("allow", ok, "enforce"),
+        };
+        self.metrics.address_decision(job.metrics, verdict, code, mode);
+        if mode == "shadow" {
+            let tool = &job.tool.name;
+            tracing::warn!(%tool, code, "Would be refused; egress is in shadow mode.");
         }
     }
 
@@ -193,9 +229,18 @@ impl WebhookExecutor {
         let at_ms = if trace.first { request.rendering.sent_at_ms } else { self.clock.unix_ms() };
         let t = at_ms.div_euclid(1000);
         let tool = job.tool;
+        let token = trace.token.as_ref().map(|token| token.header.clone());
+        let with_token: Vec<OwnHeader>;
+        let own = match token {
+            None => &request.own,
+            Some(token) => {
+                with_token = [&[token], request.own.as_slice()].concat();
+                &with_token
+            }
+        };
         let headers = tool
             .profile
-            .headers(&request.rendering, &request.own, &request.body, tool.signing.at(t), t)
+            .headers(&request.rendering, own, &request.body, tool.signing.at(t), t)
             .map_err(|error| AttemptFailure::internal(error.to_string()))?;
         Ok(Outbound {
             method: Method::POST,

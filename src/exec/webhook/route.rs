@@ -1,4 +1,4 @@
-//! The route of each tool: where its connections are kept, made once per tool and configuration.
+//! The route of each tool: where its connections are kept, for as long as nothing changes that decides about them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -9,49 +9,74 @@ use crate::net::header_case::HeaderCase;
 use crate::net::pool::{Pool, Route};
 use crate::policy::wire::OwnHeader;
 
-/// Where one tool is called, in one configuration.
+/// Where one tool is called.
 #[derive(Debug)]
 pub(super) struct Destination {
     /// Its kept connections.
     pub(super) route: Route,
     /// The request target in origin form.
     pub(super) target: http::Uri,
-    generation: u64,
+    digest: [u8; 32],
 }
 
 /// Destinations by tool id.
 #[derive(Debug, Default)]
-pub(super) struct Routes(RwLock<HashMap<String, Arc<Destination>>>);
+pub(super) struct Routes(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The newest configuration that was seen.
+    generation: u64,
+    destinations: HashMap<String, Arc<Destination>>,
+}
 
 impl Routes {
     /// The tool's destination in this configuration.
     ///
-    /// A call that began on an older configuration than the newest one seen gets a route of its own, so that it neither
-    /// takes nor leaves connections of the newer one.
+    /// Configurations that say the same about a tool's connections share them. A call that began on an older one that
+    /// says something else gets a route of its own: it neither takes nor leaves connections of the newer one.
     pub(super) fn of(&self, pool: &Pool, epoch: &Epoch, tool: &Tool) -> Arc<Destination> {
-        let of_this = |known: &&Arc<Destination>| known.generation == epoch.snapshot.generation;
+        let same = |known: &&Arc<Destination>| known.digest == tool.route_digest;
         let known = self.0.read().expect("no panic holds this lock");
-        if let Some(known) = known.get(&tool.id).filter(of_this) {
+        if let Some(known) = known.destinations.get(&tool.id).filter(same) {
             return known.clone();
         }
         drop(known);
-        let mut newest = self.0.write().expect("no panic holds this lock");
-        let known = newest.get(&tool.id);
+        let mut known = self.0.write().expect("no panic holds this lock");
         // First calls come together: one of them makes the route, so that they share what it keeps.
-        if let Some(known) = known.filter(of_this) {
+        if let Some(known) = known.destinations.get(&tool.id).filter(same) {
             return known.clone();
         }
-        let is_newest = known.is_none_or(|known| known.generation < epoch.snapshot.generation);
         let made = Arc::new(make(pool, epoch, tool));
-        if is_newest {
-            newest.insert(tool.id.clone(), made.clone());
+        if epoch.snapshot.generation >= known.generation {
+            known.generation = epoch.snapshot.generation;
+            if let Some(before) = known.destinations.insert(tool.id.clone(), made.clone()) {
+                pool.retire(&before.route);
+            }
         }
         made
+    }
+
+    /// Parts with the connections of tools that this configuration does not have, or has elsewhere.
+    pub(super) fn configure(&self, pool: &Pool, epoch: &Epoch) {
+        let tools = epoch.snapshot.tools.values();
+        let wanted: HashMap<&str, [u8; 32]> =
+            tools.map(|tool| (tool.id.as_str(), tool.route_digest)).collect();
+        let mut known = self.0.write().expect("no panic holds this lock");
+        known.generation = known.generation.max(epoch.snapshot.generation);
+        known.destinations.retain(|id, destination| {
+            let stays = wanted.get(id.as_str()) == Some(&destination.digest);
+            if !stays {
+                pool.retire(&destination.route);
+            }
+            stays
+        });
     }
 }
 
 fn make(pool: &Pool, epoch: &Epoch, tool: &Tool) -> Destination {
-    let configured = tool.headers.iter().map(OwnHeader::spelling);
+    let fetched = tool.tokens.iter().map(|_| "Authorization");
+    let configured = fetched.chain(tool.headers.iter().map(OwnHeader::spelling));
     let own = configured.chain(tool.accept_credentials.iter().map(String::as_str));
     let names = tool.profile.header_spelling(own);
     let case = HeaderCase::capture(&names).expect("the configuration checked the header names");
@@ -59,6 +84,6 @@ fn make(pool: &Pool, epoch: &Epoch, tool: &Tool) -> Destination {
     Destination {
         route: pool.route(&tool.id, &tool.endpoint, case, epoch.network.way(tool)),
         target,
-        generation: epoch.snapshot.generation,
+        digest: tool.route_digest,
     }
 }

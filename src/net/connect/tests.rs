@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::net::tests::{Authority, NAME, Target, listen, loopback, soon};
+use crate::policy::address::Target as Way;
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -44,7 +45,7 @@ async fn plain(
     timeout: Duration,
 ) -> Result<Connected, ConnectError> {
     let connector = Authority::found().connector(timeout);
-    connector.connect(&target.vetted(lasts), &target.endpoint, soon(2000)).await
+    connector.connect(&Way::Direct(target.vetted(lasts)), &target.endpoint, soon(2000)).await
 }
 
 /// Dials a TLS server that behaves so.
@@ -58,7 +59,7 @@ async fn tls<F: Future<Output = ()>>(
     let (listener, port) = listen(1).await;
     let target = Target::new("https", host, port);
     let connector = authority.connector(timeout);
-    let vetted = target.vetted(&[1]);
+    let vetted = Way::Direct(target.vetted(&[1]));
     let server = async { serve(listener.accept().await.unwrap().0).await };
     let (dialled, ()) =
         tokio::join!(connector.connect(&vetted, &target.endpoint, deadline), server);
@@ -67,7 +68,7 @@ async fn tls<F: Future<Output = ()>>(
 
 fn kind(result: Result<Connected, ConnectError>) -> ConnectErrorKind {
     match result {
-        Ok(connected) => panic!("connected to {:?}", connected.address),
+        Ok(connected) => panic!("connected to {:?}", connected.peer),
         Err(error) => error.kind,
     }
 }
@@ -77,7 +78,7 @@ async fn a_refused_address_is_followed_by_the_next() {
     let (_listener, port) = listen(3).await;
     let target = Target::new("http", NAME, port);
     let connected = plain(&target, &[2, 3], WAIT).await.unwrap();
-    assert_eq!(connected.address.socket(), SocketAddr::new(loopback(3), port));
+    assert_eq!(connected.peer.address().unwrap().socket(), SocketAddr::new(loopback(3), port));
     assert_eq!(connected.tls, Duration::ZERO);
 }
 
@@ -87,7 +88,7 @@ async fn a_silent_address_does_not_hold_up_the_next() {
     let _listener = TcpListener::bind((loopback(3), hole.port)).await.unwrap();
     let target = Target::new("http", NAME, hole.port);
     let connected = plain(&target, &[2, 3], WAIT).await.unwrap();
-    assert_eq!(connected.address.socket().ip(), loopback(3));
+    assert_eq!(connected.peer.address().unwrap().socket().ip(), loopback(3));
     assert!(connected.connect >= NEXT_ADDRESS_AFTER, "{:?}", connected.connect);
     assert!(connected.connect < NEXT_ADDRESS_AFTER * 6, "{:?}", connected.connect);
 }
@@ -108,7 +109,8 @@ async fn silence_ends_at_the_timeout_or_at_the_deadline() {
     let timed = plain(&target, &[2], Duration::from_millis(50)).await;
     assert_eq!(kind(timed), ConnectErrorKind::ConnectTimeout);
     let connector = Authority::found().connector(WAIT);
-    let late = connector.connect(&target.vetted(&[2]), &target.endpoint, soon(50)).await;
+    let late =
+        connector.connect(&Way::Direct(target.vetted(&[2])), &target.endpoint, soon(50)).await;
     assert_eq!(kind(late), ConnectErrorKind::DeadlineInConnect);
 }
 
@@ -116,7 +118,7 @@ async fn silence_ends_at_the_timeout_or_at_the_deadline() {
 async fn no_address_is_a_failure_to_connect() {
     let target = Target::new("http", NAME, 8443);
     let connector = Authority::found().connector(WAIT);
-    let result = connector.connect(&[], &target.endpoint, soon(1000)).await;
+    let result = connector.connect(&Way::Direct(vec![]), &target.endpoint, soon(1000)).await;
     assert_eq!(kind(result), ConnectErrorKind::Connect);
 }
 
@@ -220,7 +222,7 @@ async fn a_dropped_dial_closes_its_stream() {
     let (listener, port) = listen(1).await;
     let target = Target::new("https", NAME, port);
     let connector = Authority::found().connector(WAIT);
-    let vetted = target.vetted(&[1]);
+    let vetted = Way::Direct(target.vetted(&[1]));
     let mut dial = connector.connect(&vetted, &target.endpoint, soon(60_000));
     let mut stream = tokio::select! {
         _ = &mut dial => panic!("nobody answers"),

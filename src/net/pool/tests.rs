@@ -12,6 +12,7 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::net::client::Phase;
 use crate::net::tests::{Authority, NAME, Target, listen, loopback, read_request, soon};
+use crate::policy::address::{Target as Goal, VettedAddr};
 use crate::policy::egress::EgressSettings;
 
 const LIMITS: ReadLimits =
@@ -121,6 +122,10 @@ struct Bench {
     way: Way,
 }
 
+fn direct(vetted: Vec<VettedAddr>) -> Goal<'static> {
+    Goal::Direct(vetted)
+}
+
 fn settings() -> PoolSettings {
     PoolSettings {
         reuse: Reuse::Auto,
@@ -147,7 +152,10 @@ impl Bench {
     async fn lease(&self, route: &Route, lasts: &[u8], freshness: Freshness) -> Lease {
         let Target { rules, .. } = &self.target;
         let (admitted, vetted) = (self.target.admitted(), self.target.vetted(lasts));
-        self.pool.checkout(route, &admitted, &vetted, rules, freshness, soon(2000)).await.unwrap()
+        self.pool
+            .checkout(route, &admitted, &direct(vetted), rules, freshness, soon(2000))
+            .await
+            .unwrap()
     }
 
     async fn call(&self) -> (bool, Result<RawAnswer, ExchangeError>) {
@@ -245,7 +253,7 @@ async fn only_an_address_of_this_attempt_is_used_again() {
     bench.ok().await;
     let moved = bench.lease(&bench.route, &[2], Freshness::Any).await;
     assert!(!moved.reused());
-    assert_eq!(moved.address().socket().ip(), loopback(2));
+    assert_eq!(moved.peer().address().unwrap().socket().ip(), loopback(2));
     drop((moved, other));
     assert!(bench.ok().await);
 }
@@ -255,7 +263,7 @@ async fn an_address_that_the_rules_no_longer_allow_is_evicted() {
     let server = Server::start(&[&[Step::Answer(OK); 10]]).await;
     let bench = Bench::new(&server, settings());
     bench.ok().await;
-    let vetted = bench.target.vetted(&[1]);
+    let vetted = direct(bench.target.vetted(&[1]));
     let deny = EgressSettings { deny_cidrs: vec!["127.0.0.0/8".into()], ..Default::default() };
     let Target { rules, endpoint } = Target::with("http", NAME, server.port, deny);
     let admitted = rules.admit("lookup_order", &endpoint, 0).verdict.unwrap();
@@ -272,7 +280,7 @@ async fn a_route_serves_its_own_endpoint_only() {
     let server = Server::start(&[&[Step::Answer(OK)]]).await;
     let bench = Bench::new(&server, settings());
     let other = Target::new("http", "other.example", server.port);
-    let vetted = other.vetted(&[1]);
+    let vetted = direct(other.vetted(&[1]));
     let result = bench
         .pool
         .checkout(

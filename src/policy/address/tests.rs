@@ -282,3 +282,53 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_proxy_gets_what_no_exception_names_and_a_declared_boundary_the_names() {
+    let way = |proxying, url: &str, tool: &str| {
+        let settings = EgressSettings {
+            proxying,
+            exceptions: vec![Exception {
+                tools: vec!["wms".into()],
+                hosts: vec!["wms.example.com".into()],
+                cidrs: vec!["10.20.0.0/16".into()],
+                ports: vec!["8443".into()],
+                ..Exception::default()
+            }],
+            ..EgressSettings::default()
+        };
+        let rules = EgressRules::new(&settings).unwrap();
+        let endpoint = Endpoint::parse(url).unwrap();
+        let admitted = rules.admit(tool, &endpoint, 0).verdict.unwrap();
+        match rules.way_out(&admitted) {
+            WayOut::Delegated(delegated) => format!("delegated {}", delegated.name()),
+            WayOut::Direct => "direct".to_owned(),
+            WayOut::Proxy => "proxy".to_owned(),
+        }
+    };
+    let (named, other) = ("https://wms.example.com:8443/", "https://api.example.com/");
+    let literal = "https://93.184.216.34/";
+    for (proxying, expected) in [
+        (Proxying::Off, ["direct", "direct", "direct", "direct", "direct"]),
+        (Proxying::ConnectIp, ["direct", "proxy", "proxy", "proxy", "proxy"]),
+        (
+            Proxying::ConnectName,
+            [
+                "direct",
+                "delegated wms.example.com",
+                "delegated wms.example.com",
+                "delegated api.example.com",
+                "proxy",
+            ],
+        ),
+    ] {
+        let found = [
+            way(proxying, named, "wms"),
+            way(proxying, named, "another"),
+            way(proxying, "https://wms.example.com/", "wms"),
+            way(proxying, other, "wms"),
+            way(proxying, literal, "wms"),
+        ];
+        assert_eq!(found, expected, "{proxying:?}");
+    }
+}

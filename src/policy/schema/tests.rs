@@ -325,12 +325,12 @@ fn deep_arguments_for_a_schema_of_itself_are_judged_quickly() {
             format!("{}{{\"leaf\":{leaf}}}{}", "{\"next\":".repeat(levels), "}".repeat(levels));
         schema.check(&read_object(&raw).unwrap()).map_err(|problems| sentence(&problems))
     };
-    assert!(nest("\"x\"", 120).is_ok());
+    assert!(nest("\"x\"", 62).is_ok());
     let near = "The arguments do not fit the tool: /next must fit anyOf.";
     assert_eq!(nest("1", 2).unwrap_err(), near);
     let far = "The arguments do not fit the tool: the arguments must fit the tool's schema; there is \
                too much of them to say where.";
-    assert_eq!(nest("1", 120).unwrap_err(), far);
+    assert_eq!(nest("1", 62).unwrap_err(), far);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::*;
 
+use crate::telemetry::labels::ReloadOutcome;
+
 struct Fixed;
 
 impl Readings for Fixed {
@@ -27,7 +29,7 @@ impl Readings for Fixed {
 }
 
 fn labels(name: &str) -> ToolLabels<'_> {
-    ToolLabels { name, effect: Effect::Allow, signing_keys: 1 }
+    ToolLabels { name, effect: Effect::Allow }
 }
 
 fn text(metrics: &Metrics) -> String {
@@ -37,7 +39,8 @@ fn text(metrics: &Metrics) -> String {
 #[test]
 fn configured_tools_start_at_zero() {
     let metrics = Metrics::new(true);
-    metrics.configure("abc", [labels("lookup_order")].into_iter());
+    metrics.configure(true, [labels("lookup_order")]);
+    metrics.config.in_force("abc");
     let text = text(&metrics);
     let line = r#"sortie_calls_total{code="timeout",fault="upstream",status="failed",tool="lookup_order"} 0"#;
     assert!(text.contains(line), "{text}");
@@ -54,10 +57,56 @@ fn an_unknown_tool_never_makes_a_series_of_its_own() {
 }
 
 #[test]
+fn a_tool_that_goes_takes_its_series_along_and_one_that_stays_goes_on() {
+    let metrics = Metrics::new(true);
+    metrics.configure(true, [labels("goes"), labels("stays")]);
+    metrics.signing_keys([("goes", 1), ("stays", 1)]);
+    let goes = metrics.tool("goes");
+    metrics.address_decision(&goes, "refuse", "private", "enforce");
+    metrics.policy(&goes, Effect::Deny, Some(Effect::Allow));
+    metrics.certificate(&goes, 100);
+    metrics.attempt(&metrics.tool("stays"), AttemptResult::Dns, Duration::ZERO);
+    assert!(text(&metrics).contains(r#"tool="goes""#));
+    metrics.configure(true, [labels("stays")]);
+    // A call that began before still counts somewhere, but not in a series of its own.
+    metrics.address_decision(&goes, "refuse", "private", "enforce");
+    metrics.policy(&goes, Effect::Deny, Some(Effect::Allow));
+    metrics.certificate(&goes, 100);
+    metrics.attempt(&goes, AttemptResult::Dns, Duration::ZERO);
+    let text = text(&metrics);
+    assert!(!text.contains(r#"tool="goes""#), "{text}");
+    assert!(text.contains(r#"sortie_attempts_total{result="dns",tool="stays"} 1"#), "{text}");
+    assert!(text.contains(r#"sortie_attempts_total{result="dns",tool="_unknown"} 0"#), "{text}");
+}
+
+#[test]
+fn one_configuration_is_in_force() {
+    let metrics = Metrics::new(true);
+    for hash in ["one", "two", "two"] {
+        metrics.config.in_force(hash);
+    }
+    metrics.config.reloaded(ReloadOutcome::Applied, 7);
+    metrics.config.reloaded(ReloadOutcome::Invalid, 8);
+    let text = text(&metrics);
+    for line in [
+        r#"sortie_config_info{hash="two"} 1"#,
+        r#"sortie_config_reloads_total{result="applied"} 1"#,
+        r#"sortie_config_reloads_total{result="invalid"} 1"#,
+        r#"sortie_config_reloads_total{result="needs_restart"} 0"#,
+        "sortie_config_last_reload_successful 0",
+        "sortie_config_last_reload_success_timestamp_seconds 7",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains(r#"hash="one""#), "{text}");
+}
+
+#[test]
 fn the_tool_label_can_be_folded_away() {
     let metrics = Metrics::new(false);
     let tools = [labels("lookup_order"), labels("track_parcel")];
-    metrics.configure("abc", tools.into_iter());
+    metrics.configure(false, tools);
+    metrics.signing_keys([("lookup_order", 1), ("track_parcel", 1)]);
     metrics.attempt(&metrics.tool("made-up"), AttemptResult::Dns, Duration::ZERO);
     let text = text(&metrics);
     assert!(!text.contains("lookup_order") && !text.contains(UNKNOWN_TOOL), "{text}");
@@ -81,7 +130,7 @@ fn the_certificate_that_ends_first_is_the_one_of_a_folded_label() {
         (true, [r#"{tool="a"} 100"#, r#"{tool="b"} 200"#, r#"{tool="a"} 300"#]),
     ] {
         let metrics = Metrics::new(per_tool);
-        metrics.configure("abc", [labels("a"), labels("b")].into_iter());
+        metrics.configure(per_tool, [labels("a"), labels("b")]);
         for ((tool, expiry), line) in [("a", 100), ("b", 200), ("a", 300)].into_iter().zip(lines) {
             metrics.certificate(&metrics.tool(tool), expiry);
             check(&metrics, line);

@@ -1,7 +1,5 @@
 //! What a request must be before it is routed: paths, methods, framing, and heads that never end.
 
-use serde_json::json;
-
 use crate::api::{CALL, closed_door, error, request, untouched};
 use crate::support::config::API_KEY;
 use crate::support::http::{RawClient, get, post};
@@ -75,76 +73,6 @@ impl ReplaceTool for Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_target_is_a_path_and_a_host_is_one() {
-    let (world, gateway) = closed_door(|config| config).await;
-    let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
-    let json = "Content-Type: application/json";
-    let send = async |line: &str, lines: &[&str]| {
-        gateway.send(&request(line, &[lines, &[json, &key, &length]].concat(), CALL)).await
-    };
-    let reply = send("POST http://gateway/v1/calls HTTP/1.1", &["Host: gateway"]).await;
-    assert_eq!(error(&reply, 400, "bad_request", None), "the request target must be a path");
-    let reply = send("CONNECT gateway:443 HTTP/1.1", &["Host: gateway:443"]).await;
-    assert_eq!(error(&reply, 405, "method_not_allowed", None), "CONNECT is not served here");
-    for hosts in [&["Host: gateway", "Host: other"][..], &["Host: gateway", "host: gateway"], &[]] {
-        let reply = send("POST /v1/calls HTTP/1.1", hosts).await;
-        let message = error(&reply, 400, "bad_request", None);
-        assert_eq!(message, "exactly one Host header is required");
-    }
-    untouched(world, gateway).await;
-}
-
-#[tokio::test]
-async fn a_body_has_one_length() {
-    let (world, gateway) = closed_door(|config| config).await;
-    let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
-    let chunked = format!("{:x}\r\n{CALL}\r\n0\r\n\r\n", CALL.len());
-    for (framing, body) in [
-        (vec!["Transfer-Encoding: gzip, chunked"], &*chunked),
-        (vec!["Transfer-Encoding: identity, chunked"], &chunked),
-        (vec!["Transfer-Encoding: chunked, chunked"], &chunked),
-        (vec!["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], &chunked),
-        (vec!["Transfer-Encoding: gzip"], CALL),
-        (vec!["Transfer-Encoding: chunked, identity"], CALL),
-        (vec!["Transfer-Encoding: xchunked"], CALL),
-        (vec!["Transfer-Encoding : chunked"], &chunked),
-        (vec![&*length, "Content-Length: 5"], CALL),
-        (vec!["Content-Length: +5"], CALL),
-        (vec!["Content-Length: 5, 5"], CALL),
-        (vec!["Content-Length: 0x10"], CALL),
-        (vec!["Content-Length: -1"], CALL),
-    ] {
-        let head = lines(&key, &framing);
-        let reply = gateway.send(&request("POST /v1/calls HTTP/1.1", &head, body)).await;
-        assert_eq!(reply.status, 400, "{framing:?}: {}", reply.text());
-    }
-    let head = lines(&key, &["Transfer-Encoding: chunked"]);
-    let reply = gateway.send(&request("POST /v1/calls HTTP/1.0", &head, &chunked)).await;
-    assert_eq!(reply.status, 400, "HTTP/1.0 has no chunks");
-    untouched(world, gateway).await;
-}
-
-#[tokio::test]
-async fn no_second_call_hides_behind_two_lengths() {
-    let (world, gateway) = closed_door(|config| config).await;
-    let key = key();
-    let hidden = String::from_utf8(post("/v1/calls", Some(API_KEY), CALL)).expect("UTF-8");
-    let body = format!("0\r\n\r\n{hidden}");
-    let length = format!("Content-Length: {}", body.len());
-    for framing in
-        [[&*length, "Transfer-Encoding: chunked"], ["Transfer-Encoding: chunked", &*length]]
-    {
-        let mut client = RawClient::connect(gateway.api()).await;
-        let head = lines(&key, &framing);
-        client.write(&request("POST /v1/calls HTTP/1.1", &head, &body)).await;
-        let answers = String::from_utf8(client.read_to_end().await).expect("UTF-8");
-        assert_eq!(answers.matches("HTTP/1.1 ").count(), 1, "{answers}");
-        assert!(answers.starts_with("HTTP/1.1 400 "), "{answers}");
-    }
-    untouched(world, gateway).await;
-}
-
-#[tokio::test]
 async fn a_head_has_bounds() {
     let (world, gateway) = closed_door(|config| config).await;
     let (key, length) = (key(), format!("Content-Length: {}", CALL.len()));
@@ -182,19 +110,6 @@ async fn what_is_no_head_is_refused() {
         client.write(&request(line, &head, "")).await;
         let answer = String::from_utf8(client.read_to_end().await).expect("UTF-8");
         assert!(answer.starts_with("HTTP/1.1 400 "), "{line:?} {extra:?}: {answer:?}");
-    }
-    untouched(world, gateway).await;
-}
-
-#[tokio::test]
-async fn a_head_that_never_ends_is_cut_off() {
-    let (world, gateway) =
-        closed_door(|config| config.set("/listeners/api/header_timeout", json!("300ms"))).await;
-    for beginning in ["", "P", "POST /v1/calls HTTP/1.1\r\nHost: gateway\r\nX-Slow: 1"] {
-        let mut client = RawClient::connect(gateway.api()).await;
-        client.write(beginning.as_bytes()).await;
-        let answer = String::from_utf8(client.read_to_end().await).expect("UTF-8");
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer:?}");
     }
     untouched(world, gateway).await;
 }

@@ -61,7 +61,7 @@ async fn f030_silence_in_answer_to_a_connection_ends_at_its_own_bound() {
 #[tokio::test]
 async fn f033_a_reset_at_once_is_told_by_what_was_sent() {
     let insecure = Upstream::plain().await;
-    insecure.default(Script::new().reset());
+    insecure.default(Script::new().some().reset());
     let url = format!("https://{}:{}/", host("handshake"), insecure.port());
     let fleet = Fleet::new().await.at("handshake", insecure.port(), &url, |tool| tool);
     let (fleet, begun) = fleet.plain("begun", Script::new().some().reset(), |tool| tool).await;

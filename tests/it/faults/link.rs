@@ -99,7 +99,7 @@ fn f044_a_connection_whose_link_went_down_is_not_used_again() {
         let ok = || answer(200, "application/json", "1");
         let stuck = Script::new().request().send(ok()).request().stall();
         network.public.next(stuck);
-        let tool = network.tool("lookup").set("timeout", json!("1s"));
+        let tool = network.tool("lookup").set("timeout", json!("4s"));
         let gateway = network.config().tool(tool).start().await;
         lookup(network).connections(1).holds(&gateway).await;
         let goes_down = async {

@@ -26,6 +26,7 @@ pub(crate) struct Fault<'a> {
     tool: String,
     arguments: Value,
     profile: &'static str,
+    secret: &'static str,
     server: Option<Server<'a>>,
     end: End,
     http_status: Option<u16>,
@@ -66,6 +67,7 @@ impl<'a> Fault<'a> {
             tool: tool.to_owned(),
             arguments: json!({"n": 1}),
             profile: "envelope-v1",
+            secret: SECRET,
             server: None,
             end: End { status: "succeeded", code: "ok", detail: None, outcome: None },
             http_status: None,
@@ -108,6 +110,12 @@ impl<'a> Fault<'a> {
     /// The tool's profile, for the exact bytes: a shipped one, or `eager` and `eager-key` of the fleet.
     pub(crate) fn profile(mut self, profile: &'static str) -> Self {
         self.profile = profile;
+        self
+    }
+
+    /// Another secret than the usual one.
+    pub(crate) fn secret(mut self, secret: &'static str) -> Self {
+        self.secret = secret;
         self
     }
 
@@ -297,7 +305,7 @@ impl<'a> Fault<'a> {
             self.tool
         );
         for request in &requests {
-            let sent = sent(self.profile, request, &requests[0], SECRET, |slot| match slot {
+            let sent = sent(self.profile, request, &requests[0], self.secret, |slot| match slot {
                 "authority" => server.authority.clone(),
                 "path" => server.path.clone(),
                 "tool" => self.tool.clone(),

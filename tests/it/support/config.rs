@@ -206,9 +206,13 @@ impl ConfigBuilder {
             std::fs::write(path, text).expect("a written file");
         }
         let config = dir.path().join("sortie.yaml");
-        let text = self.raw.clone().unwrap_or_else(|| format!("{:#}\n", self.document));
-        std::fs::write(&config, text).expect("a written file");
+        std::fs::write(&config, self.text()).expect("a written file");
         Folder { dir, config, canaries: self.canaries.clone() }
+    }
+
+    /// The text of the file.
+    pub(crate) fn text(&self) -> String {
+        self.raw.clone().unwrap_or_else(|| format!("{:#}\n", self.document))
     }
 
     /// Runs `sortie check` on it.
@@ -261,5 +265,12 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Replaces a file as a whole: it is written beside its place and renamed.
+    pub(crate) fn replace(&self, name: &str, text: &str) {
+        let (path, beside) = (self.path().join(name), self.path().join(format!("{name}.new")));
+        std::fs::write(&beside, text).expect("a written file");
+        std::fs::rename(beside, path).expect("a renamed file");
     }
 }

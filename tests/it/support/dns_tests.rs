@@ -28,7 +28,9 @@ async fn ask_packet(server: SocketAddr, message: &Message) -> Vec<u8> {
 }
 
 async fn ask(dns: &DnsServer, name: &str, kind: RecordType) -> Message {
-    Message::from_vec(&ask_packet(dns.address(), &question(name, kind)).await).expect("a message")
+    let mut question = question(name, kind);
+    question.metadata.id = rand::random();
+    Message::from_vec(&ask_packet(dns.address(), &question).await).expect("a message")
 }
 
 async fn ask_tcp(dns: &DnsServer, name: &str, kind: RecordType) -> std::io::Result<Message> {
@@ -143,7 +145,24 @@ async fn answers_can_be_held_dropped_and_forged() {
         go.fire();
     });
     assert_eq!(held.answers.len(), 1);
-    assert_eq!(ask(&dns, "x.example.com", A).await.metadata.id, 6);
+    let packet = ask_packet(dns.address(), &question("x.example.com", A)).await;
+    assert_eq!(Message::from_vec(&packet).expect("a message").metadata.id, 6);
+}
+
+#[tokio::test]
+async fn a_repeated_question_is_answered_again_and_counted_once() {
+    let dns = DnsServer::start().await;
+    let answers = vec![Answer::lines(&["A 192.0.2.1"]), Answer::lines(&["A 10.0.0.5"])];
+    dns.script("shop.example.com", answers);
+    let same = question("shop.example.com", A);
+    let first = ask_packet(dns.address(), &same).await;
+    // As a resolver does that has not heard anything for so long.
+    tokio::time::sleep(Duration::from_millis(333)).await;
+    assert_eq!(ask_packet(dns.address(), &same).await, first);
+    assert_eq!(dns.count("shop.example.com", A), 1);
+    let next = data(&ask(&dns, "shop.example.com", A).await);
+    assert_eq!(next, ["shop.example.com. 60 10.0.0.5"]);
+    assert_eq!(dns.count("shop.example.com", A), 2);
 }
 
 #[tokio::test]

@@ -34,18 +34,22 @@ pub(crate) struct Gateway {
 impl ConfigBuilder {
     /// Starts the gateway and waits until it is ready.
     pub(crate) async fn start(&self) -> Gateway {
-        self.start_by(sortie()).await
+        self.start_by(sortie(), self.write()).await
     }
 
     /// The same, by a program that becomes it: `prlimit --nofile=64:64`.
     pub(crate) async fn start_under(&self, program: &str, arguments: &[&str]) -> Gateway {
         let mut command = Command::new(program);
         command.args(arguments).arg(sortie().get_program());
-        self.start_by(command).await
+        self.start_by(command, self.write()).await
     }
 
-    async fn start_by(&self, mut command: Command) -> Gateway {
-        let folder = self.write();
+    /// The same in a folder that was written before.
+    pub(crate) async fn start_in(&self, folder: Folder) -> Gateway {
+        self.start_by(sortie(), folder).await
+    }
+
+    async fn start_by(&self, mut command: Command, folder: Folder) -> Gateway {
         command.arg("serve").arg("--config").arg(&folder.config);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -161,6 +165,11 @@ impl Gateway {
         Metrics::parse(self.probe("/metrics").await.text())
     }
 
+    /// The lines of standard output, as they were written.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.stdout.all()
+    }
+
     /// The lines of standard output, as JSON.
     pub(crate) fn log_lines(&self) -> Vec<Value> {
         let lines = self.stdout.all();
@@ -232,9 +241,27 @@ impl Gateway {
     /// Sends SIGTERM.
     pub(crate) fn terminate(&mut self) {
         assert!(self.child.try_wait().expect("a child of ours").is_none(), "the gateway runs");
-        let id = self.child.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &id]).status().expect("`kill` starts");
+        self.signal("TERM");
+    }
+
+    /// Sends SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
+    fn signal(&self, name: &str) {
+        let (name, id) = (format!("-{name}"), self.child.id().to_string());
+        let status = Command::new("kill").args([name, id]).status().expect("`kill` starts");
         assert!(status.success(), "the gateway takes a signal");
+    }
+
+    /// Resident memory in bytes, and open descriptors.
+    pub(crate) fn resources(&self) -> (u64, usize) {
+        let proc = std::path::Path::new("/proc").join(self.child.id().to_string());
+        let status = std::fs::read_to_string(proc.join("status")).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        (kilobytes << 10, std::fs::read_dir(proc.join("fd")).expect("its descriptors").count())
     }
 
     /// Waits for the end, and searches what was written for secrets.

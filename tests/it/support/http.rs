@@ -1,9 +1,13 @@
 //! A raw HTTP client: it writes what it is told and reads what comes.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use crate::support::wait::within;
 
@@ -38,18 +42,39 @@ impl Reply {
     }
 }
 
+/// Plain or encrypted.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// One client connection.
 pub(crate) struct RawClient {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     pending: Vec<u8>,
 }
 
 impl RawClient {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let stream =
-            within("a connection", TcpStream::connect(address)).await.expect("a connection");
-        stream.set_nodelay(true).expect("TCP_NODELAY");
-        Self { stream, pending: Vec::new() }
+        Self { stream: Box::new(dial(address).await), pending: Vec::new() }
+    }
+
+    /// Speaks TLS, to whoever has this name.
+    pub(crate) async fn connect_tls(
+        address: SocketAddr,
+        config: Arc<ClientConfig>,
+        name: &'static str,
+    ) -> io::Result<Self> {
+        let name = name.try_into().expect("a server's name");
+        let shaking = TlsConnector::from(config).connect(name, dial(address).await);
+        let stream = within("a handshake to end", shaking).await?;
+        Ok(Self { stream: Box::new(stream), pending: Vec::new() })
+    }
+
+    /// Writes bytes, and reads all that comes back: nothing where the other side does not want to.
+    pub(crate) async fn offer(mut self, bytes: &[u8]) -> Vec<u8> {
+        // A peer that has left already is no error here.
+        let _ = within("bytes to be taken", self.stream.write_all(bytes)).await;
+        self.read_to_end().await
     }
 
     /// Writes bytes as they are.
@@ -85,11 +110,12 @@ impl RawClient {
         reply
     }
 
-    /// Waits until something has come, and reads no more than that.
-    pub(crate) async fn peek(&mut self) {
-        let mut byte = [0];
-        let peeked = within("a first byte", self.stream.peek(&mut byte)).await;
-        assert_eq!(peeked.expect("a stream"), 1, "the connection has ended");
+    /// Waits until an answer has begun, and takes no more than its first bytes.
+    pub(crate) async fn begun(&mut self) {
+        if self.pending.is_empty() {
+            self.pending.reserve(64);
+            self.read_or_fail().await;
+        }
     }
 
     /// Reads until the other side closes; a reset counts as an end.
@@ -141,6 +167,12 @@ impl RawClient {
     fn take(&mut self, count: usize) -> Vec<u8> {
         self.pending.drain(..count).collect()
     }
+}
+
+async fn dial(address: SocketAddr) -> TcpStream {
+    let stream = within("a connection", TcpStream::connect(address)).await.expect("a connection");
+    stream.set_nodelay(true).expect("TCP_NODELAY");
+    stream
 }
 
 /// Sends one request on a connection of its own.

@@ -1,5 +1,6 @@
 //! What a scripted peer does on one connection, as a list of steps; and answers to send.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(crate) enum Step {
     Stall,
     /// Reads nothing and keeps the connection until the test ends.
     Hold,
+    /// Passes everything on to another server, and its bytes back, until one of them ends.
+    Relay(SocketAddr),
     /// Ends the sending direction in good order (with TLS: close_notify, then FIN).
     Fin,
     /// Ends the sending direction with a bare FIN, which under TLS is a truncation.
@@ -119,6 +122,10 @@ impl Script {
 
     pub(crate) fn hold(self) -> Self {
         self.then(Step::Hold)
+    }
+
+    pub(crate) fn relay(self, address: SocketAddr) -> Self {
+        self.then(Step::Relay(address))
     }
 
     pub(crate) fn fin(self) -> Self {

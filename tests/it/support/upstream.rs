@@ -5,8 +5,8 @@ use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::ServerConfig;
 use rustls::server::Acceptor;
+use rustls::{HandshakeKind, ServerConfig};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -72,6 +72,9 @@ pub(crate) struct Connection {
     pub(crate) server_name: Option<String>,
     /// The protocols that the client offered in its hello.
     pub(crate) alpn: Vec<String>,
+    /// Whether the session is the continuation of an older one, and whether bytes came before the handshake ended.
+    pub(crate) resumed: bool,
+    pub(crate) early_data: bool,
     /// Why the TLS handshake failed.
     pub(crate) handshake_error: Option<String>,
     /// Whether it is still open on this side.
@@ -265,6 +268,8 @@ async fn accept(
             sent: 0,
             server_name: None,
             alpn: Vec::new(),
+            resumed: false,
+            early_data: false,
             handshake_error: None,
             open: !forbidden,
         });
@@ -314,7 +319,13 @@ async fn serve(
         .connections
         .change(|all| (all[index].server_name, all[index].alpn) = (server_name, alpn));
     match hello.into_stream(config).await {
-        Ok(stream) => {
+        Ok(mut stream) => {
+            let session = stream.get_mut().1;
+            let resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
+            let early_data = session.early_data().is_some();
+            shared
+                .connections
+                .change(|all| (all[index].resumed, all[index].early_data) = (resumed, early_data));
             Peer::new(stream, index, shared, |stream| stream.get_ref().0).finish(&script).await
         }
         Err(error) => {
@@ -396,6 +407,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin + Send> Peer<'a, S> {
                 Step::Fire(signal) => signal.fire(),
                 Step::Stall => while self.read_more().await? {},
                 Step::Hold => std::future::pending().await,
+                Step::Relay(address) => {
+                    let mut other = TcpStream::connect(address).await?;
+                    tokio::io::copy_bidirectional(&mut self.stream, &mut other).await?;
+                }
                 Step::Fin => self.stream.shutdown().await?,
                 Step::BareFin => {
                     SockRef::from((self.tcp)(&self.stream)).shutdown(Shutdown::Write)?

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("gateway", 5),
     ("serve", 6),
     ("app", 7),
+    ("reload", 7),
     ("cli", 7),
     ("main", 8),
 ];

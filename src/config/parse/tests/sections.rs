@@ -1,6 +1,7 @@
 //! Every section but the tools.
 
 use super::*;
+use crate::policy::identity::Caller;
 
 #[test]
 fn listeners_are_addresses_or_sockets() {
@@ -39,7 +40,10 @@ fn bad_listeners_are_told() {
         "listeners: {api: {unix: {path: a, mode: 0600}}}\n",
         "3:41: listeners.api.unix.mode: must be text, not a number, put it in quotes",
     );
-    bad("listeners: {admin: {}}\n", "3:20: listeners.admin.unix: is missing, write where the socket is to be");
+    bad(
+        "listeners: {admin: {}}\n",
+        "3:20: listeners.admin.unix: is missing, write where the socket is to be",
+    );
 }
 
 #[test]
@@ -49,8 +53,17 @@ fn nobody_is_let_in_without_a_key_from_elsewhere() {
         "2:7: auth: `none` needs the api listener on loopback or a Unix socket, write {keys: […]}",
     );
     check_errors("version: 1\nauth: off\n", "2:7: auth: must be `none`");
-    check_errors("version: 1\nauth: {}\n", "2:7: auth.keys: is missing, write a list of keys");
+    check_errors(
+        "version: 1\nauth: {}\n",
+        "2:7: auth: lets nobody in, write `keys`, `certs` or `jwt`",
+    );
     good("version: 1\nauth: none\nlisteners: {api: {unix: {path: /run/api.sock}}}\n");
+}
+
+/// Whose key this is.
+fn find(snapshot: &Snapshot, key: &[u8], now: i64) -> Option<Arc<Caller>> {
+    let Authentication::Known(known) = &snapshot.authentication else { panic!("nobody is known") };
+    known.keys.find(key, now)
 }
 
 #[test]
@@ -59,20 +72,20 @@ fn keys_have_scopes_bounds_and_an_end() {
     let snapshot = good(text);
     assert_eq!(snapshot.warnings, []);
     let key = format!("whsec_{CANARY}_0123456789012345");
-    let caller = snapshot.authentication.identify(Some(key.as_bytes()), NOW).expect("known");
+    let caller = find(&snapshot, key.as_bytes(), NOW).expect("known");
     assert!(caller.may_call("lookup") && !caller.may_call("other"));
     assert_eq!(caller.name, "a");
     let old = format!("whsec_{CANARY}_abcdefghijklmnop");
-    assert!(snapshot.authentication.identify(Some(old.as_bytes()), NOW).is_some());
+    assert!(find(&snapshot, old.as_bytes(), NOW).is_some());
     // 2027-01-01 still counts.
-    assert!(snapshot.authentication.identify(Some(key.as_bytes()), 1_798_847_999).is_some());
-    assert!(snapshot.authentication.identify(Some(key.as_bytes()), 1_798_848_000).is_none());
+    assert!(find(&snapshot, key.as_bytes(), 1_798_847_999).is_some());
+    assert!(find(&snapshot, key.as_bytes(), 1_798_848_000).is_none());
 }
 
 #[test]
 fn a_digest_stands_for_a_key() {
     let text = "version: 1\nauth: {keys: [{name: a, scopes: [agent], key: {sha256: 2BB80D537B1DA3E38BD30361AA855686BDE0EACD7162FEF6A25FE97BF527A25B}}]}\n";
-    assert!(good(text).authentication.identify(Some(b"secret"), NOW).is_some());
+    assert!(find(&good(text), b"secret", NOW).is_some());
 }
 
 #[test]
@@ -119,7 +132,7 @@ fn keys_that_look_wrong_are_warned_about() {
          \x20   - {name: a, scopes: [\"agent:call\", \"agent:approve\"], key: {file: /s/short}}\n\
          \x20   - {name: b, scopes: [agent], key: {file: /s/missing}}\n\
          \x20   - {name: c, scopes: [agent], key: {file: /s/good}, expires: 2026-10-29}\n",
-        "2:28: listeners.api.address: serves keys and calls without TLS beyond this machine, put a TLS proxy before it\n\
+        "2:28: listeners.api.address: serves keys and calls without TLS beyond this machine, give it `tls` or put a TLS proxy before it\n\
          5:25: auth.keys[0].scopes: lets one key run calls and approve them, use two keys\n\
          5:63: auth.keys[0].key: file `/s/short` has 10 characters, use at least 24\n\
          6:39: auth.keys[1].key: file `/s/missing` is not there, nobody can call with it\n\
@@ -251,5 +264,36 @@ fn a_bound_with_nothing_behind_it_does_not_bind_to_everything() {
         "version: 1\nauth:\n  keys:\n    - name: a\n      scopes: [agent]\n      key: {file: /s/good}\n      tools:\n        # - lookup\n      agents: []\n",
         "7:12: auth.keys[0].tools: is empty, name one or leave it out for all\n\
          9:15: auth.keys[0].agents: is empty, name one or leave it out for all",
+    );
+}
+
+#[test]
+fn a_proxy_is_a_place_and_a_mode() {
+    let proxy = |text: &str| good(&with_head(&format!("egress: {{proxy: {{{text}}}}}\n")));
+    let with =
+        proxy("url: \"http://proxy.corp:3128\", basic: {user: sortie, password: {file: /s/short}}");
+    let found = with.proxy.as_ref().expect("a proxy");
+    assert_eq!(found.endpoint.to_string(), "http://proxy.corp:3128/");
+    assert!(found.authorization.is_some() && !with.egress.delegates());
+    assert!(!format!("{with:?}").contains(CANARY));
+    assert!(proxy("url: \"https://10.0.0.3\", mode: connect_name").egress.delegates());
+    let without = proxy("url: null, mode: connect_ip");
+    assert!(without.proxy.is_none());
+    warnings(
+        &with_head(
+            "egress: {proxy: {url: \"http://proxy:80\", basic: {user: a, password: {env: GONE}}}}\n",
+        ),
+        "3:69: egress.proxy.basic.password: variable `GONE` is not there, the proxy is asked without it",
+    );
+    bad(
+        "egress: {proxy: {mode: connect_name, basic: {user: a, password: {file: /s/short}}}}\n",
+        "3:24: egress.proxy.mode: means nothing without `url`\n\
+         3:45: egress.proxy.basic: means nothing without `url`",
+    );
+    bad(
+        "egress: {proxy: {url: \"http://proxy:3128/path\", mode: direct, extra_ca: {file: /s/good}}}\n",
+        "3:23: egress.proxy.url: must end after the host and the port\n\
+         3:55: egress.proxy.mode: must be `connect_ip` or `connect_name`\n\
+         3:73: egress.proxy.extra_ca: file `/s/good` holds no PEM certificate",
     );
 }

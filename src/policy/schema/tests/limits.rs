@@ -1,6 +1,7 @@
 //! Tests of what bounds the judging of arguments: the stack, the work, and the digits of numbers.
 
 use super::*;
+use crate::model::json::MAX_DEPTH;
 
 /// Checks on the stack of a worker thread.
 fn on_a_small_stack(check: impl FnOnce() + Send + 'static) {
@@ -14,7 +15,8 @@ fn chain(wraps: usize) -> (Value, [String; 2]) {
     let wrapped = |inner: Value| (0..wraps).fold(inner, |inner, _| json!({"oneOf": [inner]}));
     let link = json!({"properties": {"next": {"$ref": "#/$defs/a"}}, "required": ["next"]});
     let schema = json!({"$defs": {"a": wrapped(link)}, "$ref": "#/$defs/a"});
-    let nest = |end: &str| format!("{}{end}{}", "{\"next\":".repeat(126), "}".repeat(126));
+    let links = MAX_DEPTH - 1;
+    let nest = |end: &str| format!("{}{end}{}", "{\"next\":".repeat(links), "}".repeat(links));
     (schema, [nest("{}"), nest("1")])
 }
 

@@ -1,0 +1,459 @@
+//! The one way to another configuration: everything is read and built first, then all of it is taken or nothing.
+
+mod overlaps;
+mod watch;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch as channel};
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval_at};
+
+use crate::clock::Clock;
+use crate::config::context::{Earlier, Source};
+use crate::config::snapshot::Snapshot;
+use crate::exec::webhook::WebhookExecutor;
+use crate::limits::Limits;
+use crate::model::secret::Secret;
+use crate::model::time::rfc3339;
+use crate::net::epoch::Epoch;
+use crate::reload::overlaps::{Overlaps, Stage};
+use crate::reload::watch::{Watch, places};
+use crate::source::reading::Reading;
+use crate::source::{self, LoadError};
+use crate::telemetry::labels::ReloadOutcome;
+use crate::telemetry::log::LogSink;
+use crate::telemetry::metrics::{Metrics, ToolLabels};
+
+/// How often the files are compared with what was read of them: not every change of a folder can be watched.
+const POLL: Duration = Duration::from_secs(10);
+/// How many may wait for a reload.
+const WAITING: usize = 16;
+
+/// What asked for a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// A request to the admin listener.
+    Admin,
+    /// The regular look at the files.
+    Poll,
+    /// SIGHUP.
+    Signal,
+    /// Something happened in a folder.
+    Watch,
+}
+
+/// How a reload ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReloadResult {
+    /// Another configuration is in force.
+    Applied {
+        /// Counts the configurations of this process.
+        generation: u64,
+        /// SHA-256 of the configuration text, 16 hex digits.
+        hash: String,
+        /// What works but looks wrong.
+        warnings: Vec<String>,
+    },
+    /// What was read is wrong; the configuration before stays.
+    Invalid {
+        /// All that is wrong, each with its place.
+        errors: Vec<String>,
+    },
+    /// What was read is right, but a listener cannot change; the configuration before stays.
+    NeedsRestart {
+        /// The keys that differ.
+        what: Vec<&'static str>,
+    },
+    /// It is the one in force.
+    Unchanged,
+}
+
+/// Asks for reloads. Clones ask the same worker, which does one at a time.
+#[derive(Debug, Clone)]
+pub struct Reloader(mpsc::Sender<Request>);
+
+#[derive(Debug)]
+struct Request {
+    trigger: Trigger,
+    reply: oneshot::Sender<ReloadResult>,
+}
+
+/// Those who are told of another configuration.
+#[derive(Clone)]
+pub struct Means {
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// The series.
+    pub metrics: Arc<Metrics>,
+    /// Counts and bounds calls.
+    pub limits: Arc<Limits>,
+    /// Parts with connections.
+    pub webhook: Arc<WebhookExecutor>,
+    /// Takes level and form of lines.
+    pub log: LogSink,
+}
+
+/// Looks at the files, and replaces the configuration.
+pub struct ReloadWorker {
+    file: PathBuf,
+    bound: Vec<SocketAddr>,
+    epochs: channel::Sender<Arc<Epoch>>,
+    means: Means,
+    requests: mpsc::Receiver<Request>,
+    in_force: Arc<InForce>,
+    /// What was read last, which may not be in force.
+    seen: Arc<Reading>,
+    watch: Watch,
+    overlaps: Overlaps,
+}
+
+/// What the configuration in force was made of.
+#[derive(Debug)]
+pub struct InForce {
+    reading: Arc<Reading>,
+    earlier: Earlier,
+}
+
+impl InForce {
+    /// Of the load that it came from.
+    pub fn new(reading: Reading, secrets: HashMap<Source, Secret>, snapshot: &Snapshot) -> Self {
+        Self { reading: Arc::new(reading), earlier: Earlier::new(secrets, snapshot) }
+    }
+
+    /// How many secrets could not be read for it.
+    pub fn unreadable(&self) -> usize {
+        self.reading.unreadable()
+    }
+}
+
+impl Reloader {
+    /// Reads everything again and takes it, where it can be taken. `None` once the gateway ends.
+    pub async fn reload(&self, trigger: Trigger) -> Option<ReloadResult> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(Request { trigger, reply }).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl ReloadWorker {
+    /// For a gateway whose listeners took these addresses, on the configuration in `epochs`.
+    pub fn new(
+        file: &Path,
+        bound: Vec<SocketAddr>,
+        epochs: channel::Sender<Arc<Epoch>>,
+        in_force: InForce,
+        means: Means,
+    ) -> (Reloader, Self) {
+        let (sender, requests) = mpsc::channel(WAITING);
+        let worker = Self {
+            file: file.to_owned(),
+            bound,
+            epochs,
+            requests,
+            seen: in_force.reading.clone(),
+            in_force: Arc::new(in_force),
+            watch: Watch::new(means.clock.clone()),
+            overlaps: Overlaps::default(),
+            means,
+        };
+        (Reloader(sender), worker)
+    }
+
+    /// Works until it is dropped: on request, when a folder changes, and every ten seconds.
+    pub async fn run(mut self) {
+        self.follow().await;
+        self.look_at_overlaps();
+        let mut poll = interval_at(self.means.clock.now() + POLL, POLL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let trigger = tokio::select! {
+                request = self.requests.recv() => {
+                    let Some(Request { trigger, reply }) = request else { return };
+                    let ended = self.reload(trigger).await;
+                    // Whoever asked may have gone.
+                    let _ = reply.send(ended);
+                    None
+                }
+                () = self.watch.changed() => Some(Trigger::Watch),
+                _ = poll.tick() => Some(Trigger::Poll),
+            };
+            if let Some(trigger) = trigger
+                && !self.is_seen().await
+            {
+                self.reload(trigger).await;
+            }
+            self.look_at_overlaps();
+        }
+    }
+
+    /// Whether the files are what was read last: what is known to be wrong is not told again.
+    async fn is_seen(&mut self) -> bool {
+        let seen = self.seen.clone();
+        // Without an answer the runtime is ending.
+        let is_seen = spawn_blocking(move || seen.is_current()).await.unwrap_or(true);
+        // A folder may have been replaced by one with the same content.
+        self.follow().await;
+        is_seen
+    }
+
+    async fn follow(&mut self) {
+        let seen = self.seen.clone();
+        if let Ok(places) = spawn_blocking(move || places(&seen)).await {
+            self.watch.follow(places);
+        }
+    }
+
+    async fn reload(&mut self, trigger: Trigger) -> ReloadResult {
+        let look = Look {
+            file: self.file.clone(),
+            bound: self.bound.clone(),
+            in_force: self.in_force.clone(),
+            before: self.epochs.borrow().clone(),
+            clock: self.means.clock.clone(),
+        };
+        let found = spawn_blocking(move || look.run()).await.unwrap_or_else(|error| {
+            self.means.metrics.panics.inc();
+            Found { reading: self.seen.clone(), ended: Ended::invalid(&error) }
+        });
+        self.seen = found.reading;
+        let result = match found.ended {
+            Ended::New(epoch, in_force) => self.apply(*epoch, in_force),
+            Ended::Not(result) => result,
+        };
+        self.follow().await;
+        let now = self.means.clock.unix_ms().div_euclid(1000);
+        result.tell(trigger);
+        self.means.metrics.config.reloaded(result.outcome(), now);
+        result
+    }
+
+    /// Puts another configuration in force. Nothing here can fail, so that it is taken as a whole.
+    fn apply(&mut self, epoch: Epoch, in_force: InForce) -> ReloadResult {
+        let (before, epoch) = (self.epochs.borrow().clone(), Arc::new(epoch));
+        let snapshot = &epoch.snapshot;
+        announce(&epoch, Some(&before), in_force.unreadable(), &self.means);
+        // Before its first call: what is counted for each tool goes on where nothing changed.
+        self.means.limits.configure(snapshot);
+        self.epochs.send_replace(epoch.clone());
+        // From here on calls begin on it. Whoever keeps something for each tool parts with what it changes:
+        self.means.webhook.configure(&epoch);
+        // An operator's own level stays until the file says another one.
+        if snapshot.logging != before.snapshot.logging {
+            self.means.log.configure(snapshot.logging);
+        }
+        self.in_force = Arc::new(in_force);
+        ReloadResult::Applied {
+            generation: snapshot.generation,
+            hash: snapshot.hash.clone(),
+            warnings: snapshot.warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Time goes on without a reload: a key stops signing, and somebody should know before.
+    fn look_at_overlaps(&mut self) {
+        let epoch = self.epochs.borrow().clone();
+        let now = self.means.clock.unix_ms().div_euclid(1000);
+        show_signing_keys(&self.means.metrics, &epoch.snapshot, now);
+        for news in self.overlaps.news(&epoch.snapshot, now) {
+            let (tool, until) = (news.tool, rfc3339(news.until.saturating_mul(1000)));
+            let until = until.as_str();
+            match news.stage {
+                Stage::Ended => {
+                    tracing::warn!(tool, until, "The previous key no longer signs, it can go.");
+                }
+                Stage::EndsSoon | Stage::Running => {
+                    tracing::warn!(tool, until, "The previous key stops signing within an hour.");
+                }
+            }
+        }
+    }
+}
+
+impl ReloadResult {
+    fn outcome(&self) -> ReloadOutcome {
+        match self {
+            Self::Applied { .. } => ReloadOutcome::Applied,
+            Self::Invalid { .. } => ReloadOutcome::Invalid,
+            Self::NeedsRestart { .. } => ReloadOutcome::NeedsRestart,
+            Self::Unchanged => ReloadOutcome::Unchanged,
+        }
+    }
+
+    fn tell(&self, trigger: Trigger) {
+        let trigger = trigger.as_str();
+        match self {
+            Self::Applied { generation, hash, warnings } => {
+                let warnings = warnings.len();
+                tracing::info!(
+                    trigger,
+                    generation,
+                    hash,
+                    warnings,
+                    "Another configuration is in force."
+                );
+            }
+            Self::Invalid { errors } => {
+                for error in errors {
+                    tracing::error!(error, "The new configuration is wrong here.");
+                }
+                let errors = errors.len();
+                tracing::error!(
+                    trigger,
+                    errors,
+                    "The new configuration is not valid, the one before stays in force."
+                );
+            }
+            Self::NeedsRestart { what } => {
+                let what = what.join(", ");
+                tracing::error!(
+                    trigger,
+                    what,
+                    "The new configuration needs a restart, the one before stays in force."
+                );
+            }
+            Self::Unchanged => tracing::info!(trigger, "The configuration is the one in force."),
+        }
+    }
+}
+
+impl Trigger {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Poll => "poll",
+            Self::Signal => "signal",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// One look at the files, away from the threads that serve.
+struct Look {
+    file: PathBuf,
+    bound: Vec<SocketAddr>,
+    in_force: Arc<InForce>,
+    before: Arc<Epoch>,
+    clock: Arc<dyn Clock>,
+}
+
+struct Found {
+    reading: Arc<Reading>,
+    ended: Ended,
+}
+
+enum Ended {
+    New(Box<Epoch>, InForce),
+    Not(ReloadResult),
+}
+
+impl Ended {
+    fn invalid(error: &dyn std::fmt::Display) -> Self {
+        Self::Not(ReloadResult::Invalid { errors: vec![error.to_string()] })
+    }
+}
+
+impl Look {
+    fn run(self) -> Found {
+        let in_force = &self.in_force;
+        let unchanged = || Found {
+            reading: in_force.reading.clone(),
+            ended: Ended::Not(ReloadResult::Unchanged),
+        };
+        if in_force.reading.is_current() {
+            return unchanged();
+        }
+        let load = source::load_again(&self.file, &self.bound, &in_force.earlier);
+        if load.reading == *in_force.reading {
+            return unchanged();
+        }
+        let reading = Arc::new(load.reading);
+        let ended = match load.found {
+            Ok(snapshot) => self.build(snapshot, reading.clone(), load.secrets),
+            Err(LoadError::Invalid(found)) => {
+                let errors = found.errors.iter().map(ToString::to_string).collect();
+                Ended::Not(ReloadResult::Invalid { errors })
+            }
+            Err(error @ LoadError::Unreadable { .. }) => Ended::invalid(&error),
+        };
+        Found { reading, ended }
+    }
+
+    fn build(
+        &self,
+        snapshot: Snapshot,
+        reading: Arc<Reading>,
+        secrets: HashMap<Source, Secret>,
+    ) -> Ended {
+        let before = &self.before.snapshot;
+        let what = before.listeners.changes(&snapshot.listeners);
+        if !what.is_empty() {
+            return Ended::Not(ReloadResult::NeedsRestart { what });
+        }
+        let snapshot = Arc::new(Snapshot { generation: before.generation + 1, ..snapshot });
+        match Epoch::new(snapshot.clone(), Some(&self.before), &self.clock) {
+            Ok(epoch) => {
+                let earlier = Earlier::new(secrets, &snapshot);
+                Ended::New(Box::new(epoch), InForce { reading, earlier })
+            }
+            Err(error) => Ended::invalid(&error),
+        }
+    }
+}
+
+/// Shows a configuration in the metrics, and in the log what looks odd about it and was not said of the one before.
+pub fn announce(epoch: &Epoch, before: Option<&Epoch>, unreadable: usize, means: &Means) {
+    let (snapshot, metrics) = (&epoch.snapshot, &means.metrics);
+    let now = means.clock.unix_ms().div_euclid(1000);
+    metrics.configure(
+        snapshot.metrics_per_tool,
+        snapshot
+            .tools
+            .values()
+            .map(|tool| ToolLabels { name: tool.name.as_str(), effect: tool.policy.effect }),
+    );
+    show_signing_keys(metrics, snapshot, now);
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    metrics.config.in_force(&snapshot.hash);
+    metrics.config.tools.set(count(snapshot.tools.len()));
+    metrics.config.warnings.set(count(snapshot.warnings.len()));
+    metrics.config.secret_errors.set(count(unreadable));
+
+    let odd = |epoch: &Epoch| {
+        let warnings = epoch.snapshot.warnings.iter().map(ToString::to_string);
+        warnings.chain(epoch.network.tls().warnings.iter().cloned()).collect::<Vec<_>>()
+    };
+    let said = before.map(odd).unwrap_or_default();
+    for warning in odd(epoch).iter().filter(|warning| !said.contains(warning)) {
+        tracing::warn!(warning, "The configuration works, but something looks wrong.");
+    }
+    let open = |epoch: &Epoch| epoch.snapshot.egress.exceptions_in_force(now);
+    let said = before.map(open).unwrap_or_default();
+    for exception in open(epoch).iter().filter(|exception| !said.contains(exception)) {
+        tracing::warn!(exception, "An exception opens what egress refuses.");
+    }
+    let by_proxy = |epoch: &Epoch| {
+        let proxy = epoch.snapshot.proxy.as_ref()?;
+        Some((proxy.endpoint.to_string(), epoch.snapshot.egress.delegates()))
+    };
+    let said = before.and_then(by_proxy);
+    match by_proxy(epoch).filter(|now| said.as_ref() != Some(now)) {
+        Some((proxy, true)) => {
+            tracing::warn!(
+                proxy,
+                "The proxy is the boundary: names are looked up and judged there."
+            );
+        }
+        Some((proxy, false)) => tracing::info!(proxy, "Tools are called through the proxy."),
+        None => {}
+    }
+}
+
+fn show_signing_keys(metrics: &Metrics, snapshot: &Snapshot, now: i64) {
+    let tools = snapshot.tools.values();
+    metrics.signing_keys(tools.map(|tool| (tool.name.as_str(), tool.signing.at(now).len())));
+}

@@ -1,0 +1,220 @@
+//! What one load read: each file once, and enough of it to see later whether anything has changed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::config::context::{Earlier, Source, SourceError};
+use crate::model::secret::Secret;
+
+/// Larger secrets are refused.
+pub(super) const MAX_SECRET: usize = 64 << 10;
+/// Where the system's name servers stand.
+pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// What a configuration was made of, by digests: two of them are equal where everything that was read is the same, also
+/// what was not there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reading {
+    files: BTreeMap<PathBuf, Seen>,
+    system: System,
+    unreadable: usize,
+}
+
+/// One file as it was found.
+#[derive(Clone, PartialEq, Eq)]
+struct Seen {
+    /// No more than this was read of it.
+    limit: usize,
+    content: Result<[u8; 32], io::ErrorKind>,
+}
+
+/// The machine's own settings.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct System {
+    pub(super) resolv_conf: String,
+    pub(super) interfaces: Vec<IpAddr>,
+}
+
+/// Reads for one load. A file that is asked for twice has one content, whatever happens to it in between.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub(super) system: System,
+    files: RefCell<BTreeMap<PathBuf, Seen>>,
+    secrets: RefCell<HashMap<Source, Result<Secret, SourceError>>>,
+}
+
+impl Reading {
+    /// Whether everything still is as it was read.
+    pub fn is_current(&self) -> bool {
+        // A pipe gives what it has once: it is not asked again.
+        let is_pipe = |path: &Path| {
+            std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+        };
+        let same = |(path, seen): (&PathBuf, &Seen)| {
+            is_pipe(path) || Seen::of(&read(path, seen.limit), seen.limit) == *seen
+        };
+        self.system == System::read() && self.files.iter().all(same)
+    }
+
+    /// The files, also those that were not there.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(PathBuf::as_path)
+    }
+
+    /// How many secrets could not be read.
+    pub fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A digest of a short secret is nearly the secret.
+        f.debug_set().entries(self.files.keys()).finish()
+    }
+}
+
+impl Seen {
+    fn of(read: &io::Result<Zeroizing<Vec<u8>>>, limit: usize) -> Self {
+        let content = read.as_ref().map(|bytes| Sha256::digest(bytes.as_slice()).into());
+        Self { limit, content: content.map_err(io::Error::kind) }
+    }
+}
+
+impl System {
+    pub(super) fn read() -> Self {
+        let found = if_addrs::get_if_addrs().unwrap_or_default();
+        let mut interfaces: Vec<_> = found.iter().map(if_addrs::Interface::ip).collect();
+        interfaces.sort_unstable();
+        interfaces.dedup();
+        Self { resolv_conf: std::fs::read_to_string(RESOLV_CONF).unwrap_or_default(), interfaces }
+    }
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Self { system: System::read(), ..Self::default() }
+    }
+
+    /// A file's bytes, at most one past the limit.
+    pub(super) fn file(&self, path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+        let bytes = read(path, limit);
+        self.files.borrow_mut().insert(path.to_owned(), Seen::of(&bytes, limit));
+        bytes
+    }
+
+    /// A secret as it is.
+    pub(super) fn secret(&self, source: &Source) -> Result<Secret, SourceError> {
+        if let Some(known) = self.secrets.borrow().get(source) {
+            return known.clone();
+        }
+        let found = read_secret(source, |path| self.file(path, MAX_SECRET));
+        self.secrets.borrow_mut().insert(source.clone(), found.clone());
+        found
+    }
+
+    /// What was read, and the secrets that were asked for: those that could not be read with their earlier value.
+    pub(super) fn into_reading(
+        self,
+        earlier: Option<&Earlier>,
+    ) -> (Reading, HashMap<Source, Secret>) {
+        let secrets = self.secrets.into_inner();
+        let unreadable = secrets.values().filter(|found| found.is_err()).count();
+        let reading = Reading { files: self.files.into_inner(), system: self.system, unreadable };
+        let secrets = secrets.into_iter().filter_map(|(source, found)| {
+            let kept = |_| earlier.and_then(|earlier| earlier.secret(&source)).cloned();
+            let secret = found.map_or_else(kept, Some)?;
+            Some((source, secret))
+        });
+        (reading, secrets.collect())
+    }
+}
+
+/// Reads a secret, a file by the given function; nothing of it is ever logged.
+pub(super) fn read_secret(
+    source: &Source,
+    read: impl FnOnce(&Path) -> io::Result<Zeroizing<Vec<u8>>>,
+) -> Result<Secret, SourceError> {
+    let bytes = match source {
+        Source::Env(name) => {
+            Zeroizing::new(std::env::var_os(name).ok_or(SourceError::Missing)?.into_vec())
+        }
+        Source::File(path) => read(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => SourceError::Missing,
+            _ => SourceError::Unreadable(error.to_string()),
+        })?,
+    };
+    if bytes.len() > MAX_SECRET {
+        return Err(SourceError::TooLarge);
+    }
+    Ok(Secret::new(bytes.as_slice()))
+}
+
+/// Reads a file, at most one byte past the limit. The buffer never moves, so no copy of a secret is left behind.
+pub(super) fn read(path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let size = file.metadata()?.len().min(most);
+    // Room for a file that grows while it is read, and for those that say they have no size.
+    let room = usize::try_from(size).unwrap_or(limit).saturating_add(1).max(MAX_SECRET + 32);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_both(folder: &Path) -> (Reading, HashMap<Source, Secret>) {
+        let reader = Reader::new();
+        reader.file(&folder.join("config"), 1 << 20).expect("a file");
+        // Not there is an answer too.
+        let _ = reader.secret(&Source::File(folder.join("secret")));
+        reader.into_reading(None)
+    }
+
+    #[test]
+    fn any_change_of_content_is_seen_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        };
+        write("config", "one");
+        let (missing, secrets) = read_both(folder.path());
+        assert!(missing.is_current() && secrets.is_empty());
+        assert_eq!((missing.files().count(), missing.unreadable()), (2, 1));
+        write("secret", "a");
+        assert!(!missing.is_current(), "a secret came");
+        let (first, secrets) = read_both(folder.path());
+        assert_eq!((secrets.len(), first.unreadable()), (1, 0));
+        write("config", "two");
+        assert!(!first.is_current(), "the same size, and perhaps the same second");
+        write("config", "one");
+        assert!(first.is_current(), "as it was");
+        assert!(first == read_both(folder.path()).0 && first != missing);
+        std::fs::remove_file(folder.path().join("secret")).expect("a file");
+        assert!(!first.is_current() && missing.is_current());
+    }
+
+    #[test]
+    fn a_file_has_one_content_in_one_load() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "before").expect("written");
+        let (reader, source) = (Reader::new(), Source::File(path.clone()));
+        let first = reader.secret(&source);
+        std::fs::write(&path, "after").expect("written");
+        assert_eq!((first.clone(), reader.secret(&source)), (Ok(Secret::new("before")), first));
+        assert!(!reader.into_reading(None).0.is_current(), "the change is seen by the next look");
+    }
+}
