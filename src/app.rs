@@ -1,16 +1,19 @@
 //! The composition root: builds every object once, in one function, and ends them in order.
 
+mod control;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::app::control::Parts;
 use crate::clock::{Clock, SystemClock};
 use crate::config::snapshot::{Bind, Snapshot};
+use crate::exec::Flag;
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
 use crate::limits::Limits;
@@ -18,8 +21,8 @@ use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::key_sets::{KeySets, fetch_set};
 use crate::net::pool::Pool;
 use crate::net::tls::warm_up;
-use crate::policy::breaker::State;
 use crate::reload::{InForce, Means as ReloadMeans, ReloadWorker, Reloader, announce};
+use crate::serve::admin::{self, AdminState};
 use crate::serve::auth::Doorkeeper;
 use crate::serve::calls::{self, ApiState};
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
@@ -28,14 +31,10 @@ use crate::source::{self, Load, LoadError};
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::readings::Readings;
 
-/// Bounds on the telemetry listener: a scraper and a few probes, which connect anew where they come seldom.
-const TELEMETRY_LIMITS: ConnectionLimits = ConnectionLimits {
-    header_timeout: Duration::from_secs(5),
-    idle_timeout: Duration::from_secs(5),
-    max_connections: 256,
-};
+/// How long scrapers, probes and operators may take for a head and between two requests: they connect anew where they come
+/// seldom.
+const SELDOM: Duration = Duration::from_secs(5);
 
 /// How long clients have to take what is left to say once everything is over.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -67,10 +66,12 @@ pub struct App {
     telemetry_phase: watch::Sender<Phase>,
     serving_api: JoinHandle<()>,
     serving_telemetry: JoinHandle<()>,
+    serving_admin: Option<JoinHandle<()>>,
     reaper: JoinHandle<()>,
     key_fetcher: JoinHandle<()>,
     reloader: Reloader,
     reloading: JoinHandle<()>,
+    end: Flag,
 }
 
 impl App {
@@ -89,12 +90,16 @@ impl App {
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let api_listener = bind_api(&load.found).await?;
-        let telemetry_bind = Bind::Tcp(load.found.listeners.telemetry.address);
+        let telemetry = &load.found.listeners.telemetry;
+        let bind = Bind::Tcp(telemetry.address);
         let telemetry_listener =
-            Listener::bind(ListenerName::Telemetry, &telemetry_bind, TELEMETRY_LIMITS).await?;
+            Listener::bind(ListenerName::Telemetry, &bind, seldom(telemetry.max_connections))
+                .await?;
+        let admin_listener = bind_admin(&load.found).await?;
+        let listeners = [Some(&api_listener), Some(&telemetry_listener), admin_listener.as_ref()];
         let bound: Vec<SocketAddr> =
-            api_listener.address().into_iter().chain(telemetry_listener.address()).collect();
-        let load = if bound.iter().eq(configured(&load.found).iter()) {
+            listeners.into_iter().flatten().filter_map(Listener::address).collect();
+        let load = if bound.iter().copied().eq(load.found.listeners.addresses()) {
             load
         } else {
             source::load_bound(config, &bound)?
@@ -132,8 +137,17 @@ impl App {
         announce(&epoch, None, in_force.unreadable(), &reload);
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
-        let gateway =
-            Arc::new(Gateway::new(in_use, webhook, limits, clock.clone(), metrics.clone(), log));
+        let (metric, line) = (metrics.clone(), log.clone());
+        let gateway = Arc::new(Gateway::new(in_use, webhook, limits, clock.clone(), metric, line));
+        let end = Flag::default();
+        let parts = Arc::new(Parts {
+            gateway: gateway.clone(),
+            pool: pool.clone(),
+            metrics: metrics.clone(),
+            reloader: reloader.clone(),
+            log,
+            end: end.clone(),
+        });
 
         let readiness = Arc::new(Readiness::default());
         let (key_sets, fetcher) = KeySets::new(clock.clone());
@@ -151,21 +165,30 @@ impl App {
         });
         let telemetry_router = telemetry::router(TelemetryState {
             metrics: metrics.clone(),
-            readings: Arc::new(Counts { pool: pool.clone(), gateway: gateway.clone() }),
+            readings: parts.clone(),
             readiness: readiness.clone(),
         });
         let (api, telemetry) = (api_listener.address(), telemetry_listener.address());
-        for (name, place) in
-            [("api", api_listener.place()), ("telemetry", telemetry_listener.place())]
-        {
+        for listener in [Some(&api_listener), Some(&telemetry_listener), admin_listener.as_ref()] {
+            let Some(listener) = listener else { continue };
+            let (name, place) = (listener.name().as_str(), listener.place());
             tracing::info!(listener = name, address = place, "Listening.");
         }
         let (telemetry_phase, phase_of_telemetry) = watch::channel(Phase::Serving);
         let serving_telemetry = tokio::spawn(telemetry_listener.run(
             telemetry_router,
             means.clone(),
-            phase_of_telemetry,
+            phase_of_telemetry.clone(),
         ));
+        let serving_admin = admin_listener.map(|listener| {
+            let state = AdminState {
+                control: parts,
+                gateway: gateway.clone(),
+                is_remote: listener.address().is_some(),
+            };
+            // It answers until the end, so that a drain can be watched.
+            tokio::spawn(listener.run(admin::router(state), means.clone(), phase_of_telemetry))
+        });
         // A panic while warming up costs the first call some milliseconds and nothing else.
         let _ = warming.await;
         let means = Means { tls_of: Some(gateway.clone()), ..means };
@@ -191,10 +214,12 @@ impl App {
             telemetry_phase,
             serving_api,
             serving_telemetry,
+            serving_admin,
             reaper,
             key_fetcher,
             reloader,
             reloading,
+            end,
         })
     }
 
@@ -211,6 +236,11 @@ impl App {
     /// Asks for other configurations.
     pub fn reloader(&self) -> &Reloader {
         &self.reloader
+    }
+
+    /// Waits until the admin listener asks for the end.
+    pub async fn asked_to_end(&self) {
+        self.end.raised().await;
     }
 
     /// Ends in order: not ready, no new calls, wait for those that run, cut off what outlasts the grace, close.
@@ -248,44 +278,14 @@ impl App {
         self.pool.close_all();
         self.telemetry_phase.send_replace(Phase::Closed);
         // A scraper that keeps its connection busy must not hold the process.
-        let _ = tokio::time::timeout(LAST_ANSWERS, self.serving_telemetry).await;
+        let last = async {
+            let _ = self.serving_telemetry.await;
+            if let Some(serving) = self.serving_admin {
+                let _ = serving.await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_ANSWERS, last).await;
         tracing::info!("Stopped.");
-    }
-}
-
-/// What a scrape reads elsewhere.
-struct Counts {
-    pool: Arc<Pool>,
-    gateway: Arc<Gateway>,
-}
-
-impl Readings for Counts {
-    fn connections(&self) -> [(&'static str, u64); 4] {
-        let events = self.pool.events();
-        [
-            ("new", &events.new),
-            ("reused", &events.reused),
-            ("evicted", &events.evicted),
-            ("poisoned", &events.poisoned),
-        ]
-        .map(|(kind, counter)| (kind, counter.load(Ordering::Relaxed)))
-    }
-
-    fn connections_open(&self) -> u64 {
-        self.pool.events().open.load(Ordering::Relaxed)
-    }
-
-    fn call_lines(&self) -> [(&'static str, u64); 2] {
-        self.gateway.call_lines()
-    }
-
-    fn egress_exceptions(&self) -> usize {
-        let now = self.gateway.clock().unix_ms().div_euclid(1000);
-        self.gateway.epoch().snapshot.egress.exceptions_in_force(now).len()
-    }
-
-    fn circuits(&self) -> Vec<(String, Option<State>)> {
-        self.gateway.limits().circuits()
     }
 }
 
@@ -299,7 +299,12 @@ async fn bind_api(snapshot: &Snapshot) -> Result<Listener, BindError> {
     Listener::bind(ListenerName::Api, &api.bind, limits).await
 }
 
-/// The TCP addresses as the file has them.
-fn configured(snapshot: &Snapshot) -> Vec<SocketAddr> {
-    snapshot.listeners.addresses().collect()
+async fn bind_admin(snapshot: &Snapshot) -> Result<Option<Listener>, BindError> {
+    let Some(admin) = &snapshot.listeners.admin else { return Ok(None) };
+    let limits = seldom(admin.max_connections);
+    Listener::bind(ListenerName::Admin, &admin.bind, limits).await.map(Some)
+}
+
+fn seldom(max_connections: usize) -> ConnectionLimits {
+    ConnectionLimits { header_timeout: SELDOM, idle_timeout: SELDOM, max_connections }
 }

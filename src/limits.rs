@@ -126,6 +126,18 @@ impl Limits {
         tools.values().map(circuit).collect()
     }
 
+    /// Closes the circuit of a tool and ends its pause; `false` where there is no such tool.
+    pub fn reset(&self, tool: &str) -> bool {
+        let state = self.tools.read().expect("no panic holds this lock").get(tool).cloned();
+        let Some(state) = state else { return false };
+        state.end_pause();
+        let changed = state.breaker().and_then(|mut breaker| breaker.reset());
+        if let Some(changed) = changed {
+            state.circuit_changed(changed);
+        }
+        true
+    }
+
     /// The tool's state. A call that began on a configuration whose tool is gone since is bound by nobody else's calls.
     fn of(&self, tool: &Tool) -> Arc<ToolState> {
         let known = self.tools.read().expect("no panic holds this lock").get(&tool.name).cloned();

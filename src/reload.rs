@@ -275,7 +275,8 @@ impl ReloadWorker {
 }
 
 impl ReloadResult {
-    fn outcome(&self) -> ReloadOutcome {
+    /// The label of `config_reloads_total`.
+    pub fn outcome(&self) -> ReloadOutcome {
         match self {
             Self::Applied { .. } => ReloadOutcome::Applied,
             Self::Invalid { .. } => ReloadOutcome::Invalid,

@@ -123,6 +123,11 @@ impl Listener {
         Ok(Self { name, place, limits })
     }
 
+    /// Which one it is.
+    pub fn name(&self) -> ListenerName {
+        self.name
+    }
+
     /// The TCP address that was taken, with the real port where 0 was asked for.
     pub fn address(&self) -> Option<SocketAddr> {
         self.place.address()

@@ -152,7 +152,12 @@ async fn until_told(
             return End::Ordered(fail(&error.to_string()));
         }
     };
-    while let Order::Reload = signals.next_order().await {
+    loop {
+        let order = tokio::select! {
+            order = signals.next_order() => order,
+            () = app.asked_to_end() => Order::End,
+        };
+        let Order::Reload = order else { break };
         tokio::select! {
             biased;
             () = signals.next() => break,

@@ -99,7 +99,7 @@ impl Drop for Permit {
 }
 
 /// What a call without a result says about its tool.
-fn verdict(failure: &Failure) -> Verdict {
+pub fn verdict(failure: &Failure) -> Verdict {
     match failure.code {
         FailureCode::NetworkError | FailureCode::Timeout => Verdict::Failure,
         FailureCode::HttpStatus => match failure.http_status {

@@ -96,6 +96,11 @@ impl ToolState {
         self.paused_until_ms.fetch_max(until, Ordering::AcqRel);
     }
 
+    /// The tool may be called again.
+    pub fn end_pause(&self) {
+        self.paused_until_ms.store(0, Ordering::Release);
+    }
+
     /// All metrics, and the tool's own: looked up only where something is counted, since most calls count nothing here.
     pub fn series(&self) -> (&Metrics, Arc<ToolMetrics>) {
         (&self.metrics, self.metrics.tool(self.name.as_str()))

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::BoxFuture;
-use crate::config::snapshot::{Bind, LogLevel};
+use crate::config::snapshot::LogLevel;
 use crate::gateway::Gateway;
 use crate::policy::identity::KeyDigest;
 use crate::serve::auth::{bearer, require_local_host};
@@ -25,8 +25,8 @@ const MAX_BODY: usize = 1024;
 
 /// What an operator can do to the running gateway; whoever put it together does it.
 pub trait Control: Send + Sync {
-    /// Reads the configuration again.
-    fn reload(&self) -> BoxFuture<'_, Reloaded>;
+    /// Reads the configuration again; `None` where the gateway ends.
+    fn reload(&self) -> BoxFuture<'_, Option<Reloaded>>;
 
     /// Begins the end: the same as SIGTERM.
     fn drain(&self);
@@ -69,7 +69,7 @@ pub struct Status {
     /// Whether it ends.
     pub draining: bool,
     /// Calls that run.
-    pub calls_in_flight: usize,
+    pub calls_in_flight: i64,
     /// Connections to tools that are open.
     pub upstream_connections_open: u64,
     /// Tasks of the runtime that are alive.
@@ -85,8 +85,8 @@ pub struct AdminState {
     pub control: Arc<dyn Control>,
     /// Knows the configuration in force.
     pub gateway: Arc<Gateway>,
-    /// Where the listener is.
-    pub bind: Bind,
+    /// Whether it is reached over the network: then a token is needed.
+    pub is_remote: bool,
 }
 
 /// The routes, each behind the same door.
@@ -108,17 +108,16 @@ pub fn router(state: AdminState) -> Router {
 /// web page can come under a name of its own.
 async fn door(State(state): State<AdminState>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if let Bind::Tcp(_) = state.bind
+    if state.is_remote
         && let Err(error) = require_local_host(headers)
     {
         return error.into_response();
     }
     let token = state.gateway.epoch().snapshot.admin_token;
     let shown = bearer(headers).map(KeyDigest::of);
-    let known = match (token, &state.bind) {
-        (Some(token), _) => shown == Some(token),
-        (None, Bind::Unix { .. }) => true,
-        (None, Bind::Tcp(_)) => false,
+    let known = match token {
+        Some(token) => shown == Some(token),
+        None => !state.is_remote,
     };
     if known {
         next.run(request).await
@@ -146,7 +145,10 @@ async fn config(State(state): State<AdminState>) -> Response {
 }
 
 async fn reload(State(state): State<AdminState>) -> Response {
-    let reloaded = state.control.reload().await;
+    let Some(reloaded) = state.control.reload().await else {
+        let text = "the gateway is shutting down";
+        return ApiError::new(ApiCode::Draining, text).into_response();
+    };
     let status = match reloaded.result {
         "invalid" => StatusCode::UNPROCESSABLE_ENTITY,
         "needs_restart" => StatusCode::CONFLICT,

@@ -7,7 +7,7 @@ use crate::support::fleet::Fleet;
 use crate::support::gateway::Gateway;
 use crate::support::http::{RawClient, get, post};
 use crate::support::script::{Script, answer, head};
-use crate::support::wait::{Signal, together};
+use crate::support::wait::{Signal, spawned};
 
 const CALLS: usize = 1000;
 const ANSWER: usize = 5_000_000;
@@ -47,11 +47,11 @@ async fn f153_a_thousand_of_the_largest_answers_at_once_stay_within_600_mb() {
             client
         }
     });
-    let clients = together(clients).await;
+    let clients = spawned(clients).await;
     upstream.wait_for_requests(CALLS).await;
     go.fire();
     // The first byte of each outcome is there before any of them is read further.
-    let replies = together(clients.into_iter().map(|mut client| async move {
+    let replies = spawned(clients.into_iter().map(|mut client| async move {
         client.begun().await;
         client
     }))
@@ -81,13 +81,16 @@ async fn f049_ten_thousand_idle_connections_stay_within_300_mb_and_do_not_hold_u
     let request = request.replace("Connection: close\r\n", "").into_bytes();
     let mut idle = Vec::new();
     while idle.len() < IDLE {
-        let some = (0..500).map(|_| async {
-            let mut client = RawClient::connect(gateway.api()).await;
-            client.write(&request).await;
-            assert_eq!(client.read_reply().await.status, 404);
-            client
+        let some = (0..500).map(|_| {
+            let (api, request) = (gateway.api(), request.clone());
+            async move {
+                let mut client = RawClient::connect(api).await;
+                client.write(&request).await;
+                assert_eq!(client.read_reply().await.status, 404);
+                client
+            }
         });
-        idle.extend(together(some).await);
+        idle.extend(spawned(some).await);
     }
     let peak = peak_kib(&gateway);
     println!("{IDLE} idle connections: {peak} KiB at the most");

@@ -1,6 +1,7 @@
 //! The integration tests: one binary, one module per promise.
 #![expect(clippy::disallowed_methods, reason = "tests are clients and peers themselves")]
 
+mod admin;
 mod answers;
 mod api;
 mod arguments;

@@ -1,12 +1,12 @@
 //! README.md holds what it says: its commands run, its tables are those of the code.
 
+mod happens;
 mod page;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sortie::model::outcome::FailureCode;
 use sortie::policy::egress_code::EgressCode;
 use sortie::serve::http::ApiCode;
 
@@ -182,18 +182,6 @@ fn the_raw_requests_are_the_golden_ones() {
         text.replace("\r\n", "\n") + "\n"
     });
     assert_eq!(shown, golden.collect());
-}
-
-#[test]
-fn the_codes_of_outcomes_are_all_there_with_status_and_fault() {
-    let rows = Page::read().section("### Codes").rows();
-    let shown: BTreeSet<Vec<String>> =
-        rows.iter().map(|row| vec![row[0].clone(), row[1].clone(), row[2].clone()]).collect();
-    let known = FailureCode::ALL.iter().map(|code| {
-        let name = format!("`{}`", code.as_str());
-        vec![name, code.status().as_str().to_owned(), code.fault().as_str().to_owned()]
-    });
-    assert_eq!(shown, known.collect());
 }
 
 #[test]

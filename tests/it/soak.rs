@@ -61,6 +61,10 @@ async fn whatever_fails_each_call_has_one_outcome_that_is_true() {
     assert!(accepted > 0 && history.covers_every_fault(length), "{}", history.summary());
     usage.assert_flat();
     no_socket_is_left(&gateway, &peer).await;
+    poll("the gateway's tasks to end", || async {
+        (gateway.tasks_beyond_the_base().await == 0).then_some(())
+    })
+    .await;
     gateway.finish().await;
 }
 

@@ -376,7 +376,10 @@ pub(crate) async fn prove_while(
         let now = gateway.metrics().await;
         counted(&faults, &before, &now)?;
         quiet(&faults, &now)?;
-        servers.quiet()
+        match gateway.tasks_beyond_the_base().await {
+            0 => servers.quiet(),
+            more => Err(format!("{more} tasks more than before")),
+        }
     })
     .await;
     one_line_each(gateway, &faults);

@@ -17,6 +17,9 @@ pub(crate) const SECRET: &str = "whsec_8sKqT1vN5rYbH2mZ0cLdWx9Qa";
 /// The bearer key that every configuration has, with scope `agent:call`.
 pub(crate) const API_KEY: &str = "sk-test-Vq7RkX2mPz9LcT4nBw6";
 
+/// The admin listener of every configuration, beside the file.
+pub(crate) const ADMIN_SOCKET: &str = "admin.sock";
+
 /// One entry of `tools`.
 #[derive(Debug, Clone)]
 pub(crate) struct Tool {
@@ -84,7 +87,7 @@ impl ConfigBuilder {
     pub(crate) fn new() -> Self {
         let document = json!({
             "version": 1,
-            "listeners": {"api": {"address": "127.0.0.1:0"}, "telemetry": {"address": "127.0.0.1:0"}},
+            "listeners": {"api": {"address": "127.0.0.1:0"}, "telemetry": {"address": "127.0.0.1:0"}, "admin": {"unix": {"path": ADMIN_SOCKET}}},
             "auth": {"keys": []},
             "egress": {"exceptions": []},
             "defaults": {"breaker": "off"},

@@ -11,10 +11,13 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 
 use crate::support::cli::{Finished, sortie};
-use crate::support::config::{API_KEY, ConfigBuilder, Folder};
-use crate::support::http::{RawClient, Reply, exchange, get, post};
+use crate::support::config::{ADMIN_SOCKET, API_KEY, ConfigBuilder, Folder};
+use crate::support::http::{RawClient, Reply, exchange, get, post, request};
 use crate::support::metrics::Metrics;
 use crate::support::wait::{Log, poll};
+
+/// The resolver keeps some sockets to name servers, each with a task, however many lookups there were.
+const NAME_SERVER_TASKS: u64 = 4;
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -29,6 +32,8 @@ pub(crate) struct Gateway {
     telemetry: SocketAddr,
     replies: Mutex<Vec<String>>,
     step: AtomicUsize,
+    /// Tasks of its runtime when it had done nothing yet, where it has an admin socket.
+    base_tasks: Option<u64>,
 }
 
 impl ConfigBuilder {
@@ -69,6 +74,7 @@ impl ConfigBuilder {
             telemetry: NOWHERE,
             replies: Mutex::new(Vec::new()),
             step: AtomicUsize::new(0),
+            base_tasks: None,
         };
         gateway.api = gateway.listening("api").await;
         gateway.telemetry = gateway.listening("telemetry").await;
@@ -77,13 +83,14 @@ impl ConfigBuilder {
             (exchange(telemetry, &get("/readyz")).await.status == 200).then_some(())
         })
         .await;
+        gateway.base_tasks = gateway.tasks().await;
         gateway
     }
 }
 
 impl Gateway {
     /// The address of a listener, from its log line.
-    async fn listening(&mut self, listener: &str) -> SocketAddr {
+    pub(crate) async fn listening(&mut self, listener: &str) -> SocketAddr {
         poll(&format!("the {listener} listener"), || {
             let address = self.log_lines().iter().find_map(|line| {
                 let matches = line["message"] == "Listening." && line["listener"] == listener;
@@ -154,6 +161,37 @@ impl Gateway {
         let text = format!("{}{}", reply.head, String::from_utf8_lossy(&reply.body));
         self.replies.lock().unwrap_or_else(PoisonError::into_inner).push(text);
         reply
+    }
+
+    /// Asks the admin listener on its socket.
+    pub(crate) async fn admin(&self, method: &str, path: &str, body: &str) -> Reply {
+        let socket = self.folder.path().join(ADMIN_SOCKET);
+        let mut client = RawClient::connect_unix(&socket).await;
+        client.write(request(method, path, None, body).as_bytes()).await;
+        let reply = client.read_reply().await;
+        let text = format!("{}{}", reply.head, String::from_utf8_lossy(&reply.body));
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        reply
+    }
+
+    /// How it stands, as its admin listener says.
+    pub(crate) async fn status(&self) -> Value {
+        self.admin("GET", "/status", "").await.json()
+    }
+
+    /// Tasks of its runtime; `None` where it has no admin socket.
+    async fn tasks(&self) -> Option<u64> {
+        let socket = self.folder.path().join(ADMIN_SOCKET);
+        if !socket.exists() {
+            return None;
+        }
+        self.status().await["tasks"].as_u64()
+    }
+
+    /// How many tasks there are beyond those of a gateway that has done nothing, and those of its name servers.
+    pub(crate) async fn tasks_beyond_the_base(&self) -> u64 {
+        let base = self.base_tasks.expect("an admin socket") + NAME_SERVER_TASKS;
+        self.tasks().await.expect("an admin socket").saturating_sub(base)
     }
 
     /// A path of the telemetry listener.

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::support::wait::within;
@@ -56,6 +57,12 @@ pub(crate) struct RawClient {
 impl RawClient {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         Self { stream: Box::new(dial(address).await), pending: Vec::new() }
+    }
+
+    /// To a Unix socket.
+    pub(crate) async fn connect_unix(path: &Path) -> Self {
+        let stream = within("a connection", UnixStream::connect(path)).await;
+        Self { stream: Box::new(stream.expect("a connection")), pending: Vec::new() }
     }
 
     /// Speaks TLS, to whoever has this name.
@@ -180,6 +187,17 @@ pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     let mut client = RawClient::connect(address).await;
     client.write(request).await;
     client.read_reply().await
+}
+
+/// A whole request with a JSON body and any method.
+pub(crate) fn request(method: &str, path: &str, key: Option<&str>, body: &str) -> String {
+    let authorization =
+        key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// A whole GET request.

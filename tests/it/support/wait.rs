@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How long a test waits before it says that something never happened: long, because it is only spent by a failure.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits for a future, or fails with the name of what did not happen.
 #[track_caller]
@@ -59,6 +59,18 @@ pub(crate) async fn together<F: Future>(futures: impl IntoIterator<Item = F>) ->
     })
     .await;
     running.into_iter().map(|(_, result)| result.expect("all are ready")).collect()
+}
+
+/// The same for many of them, each in a task of its own: polling them all again and again would take too long.
+pub(crate) async fn spawned<T: Send + 'static>(
+    futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let running: Vec<_> = futures.into_iter().map(tokio::spawn).collect();
+    let mut results = Vec::with_capacity(running.len());
+    for task in running {
+        results.push(task.await.expect("a task that does not panic"));
+    }
+    results
 }
 
 /// Something that happens once and that any number of tasks can wait for.
