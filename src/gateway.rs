@@ -317,3 +317,6 @@ fn reference(tool: &Tool) -> ToolReference {
         filler: tool.filler.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,7 @@ pub mod telemetry {
     pub mod config_metrics;
     mod dial;
     pub mod labels;
+    mod line;
     pub mod log;
     pub mod maker;
     pub mod metrics;

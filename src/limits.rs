@@ -138,9 +138,11 @@ impl Limits {
         true
     }
 
-    /// The tool's state. A call that began on a configuration whose tool is gone since is bound by nobody else's calls.
+    /// The tool's state. A call that began on a configuration whose tool is gone since, or is another server now, is bound
+    /// by nobody else's calls, and says nothing about them.
     fn of(&self, tool: &Tool) -> Arc<ToolState> {
         let known = self.tools.read().expect("no panic holds this lock").get(&tool.name).cloned();
+        let known = known.filter(|known| known.is_of(tool));
         known.unwrap_or_else(|| Arc::new(ToolState::new(tool, None, &self.ticks, &self.metrics)))
     }
 }

@@ -232,6 +232,13 @@ impl FrontDoor {
         self.tls_of.as_ref().and_then(|gateway| gateway.epoch().network.serving().cloned())
     }
 
+    fn may_keep(&self, peer: &Peer) -> bool {
+        self.tls_of.as_ref().is_some_and(|gateway| {
+            let now = gateway.clock().unix_ms().div_euclid(1000);
+            peer.is_current(gateway.epoch().network.serving(), now)
+        })
+    }
+
     async fn answer(
         self: Arc<Self>,
         mut request: Request<Incoming>,
@@ -247,8 +254,8 @@ impl FrontDoor {
             },
             Err(error) => error.into_response(),
         };
-        if peer.is_some_and(|peer| !peer.is_of(self.tls().as_ref())) {
-            // The next request shakes hands by the settings in force.
+        if peer.is_some_and(|peer| !self.may_keep(&peer)) {
+            // The next request shakes hands by the settings in force, with the certificate that the client has then.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.metrics.http_request(self.listener, response.status().as_u16());

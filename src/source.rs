@@ -99,8 +99,8 @@ impl Load<Result<Snapshot, LoadError>> {
 }
 
 fn compile(file: &Path, terms: Terms<'_>) -> Load<Result<Snapshot, LoadError>> {
-    let reader = Reader::new();
     let earlier = terms.earlier;
+    let reader = Reader::new(earlier.is_some());
     let found = compile_with(&reader, file, terms);
     let (reading, secrets) = reader.into_reading(earlier);
     Load { found, reading, secrets }

@@ -16,7 +16,9 @@ use crate::config::raw_egress::{
     RawTls, RawTlsVersion,
 };
 use crate::config::raw_tool::RawReference;
-use crate::config::snapshot::{PoolSettings, Proxy, Reuse, Roots, TlsSettings, TlsVersion};
+use crate::config::snapshot::{
+    DnsSettings, PoolSettings, Proxy, Reuse, Roots, TlsSettings, TlsVersion,
+};
 use crate::config::yaml::NodeId;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
@@ -42,8 +44,13 @@ pub struct Egress {
     pub proxy: Option<Proxy>,
 }
 
-/// Compiles `egress`; `own` are the addresses of Sortie's own listeners.
-pub fn compile(context: &Context<'_>, given: &Given<RawEgress>, own: Vec<SocketAddr>) -> Egress {
+/// Compiles `egress`; `own` are the addresses of Sortie's own listeners, `dns` finds the proxy.
+pub fn compile(
+    context: &Context<'_>,
+    given: &Given<RawEgress>,
+    own: Vec<SocketAddr>,
+    dns: &DnsSettings,
+) -> Egress {
     let default = RawEgress::default();
     let raw = given.get().unwrap_or(&default);
     let settings = settings(raw, own);
@@ -58,7 +65,7 @@ pub fn compile(context: &Context<'_>, given: &Given<RawEgress>, own: Vec<SocketA
     Egress {
         rules: rules(context, &settings, given.node()).map(Arc::new),
         shadow: settings.mode == Mode::Shadow,
-        digest: digest(settings, &tls, connect_timeout, &pool, proxy.as_ref()),
+        digest: digest(settings, &tls, connect_timeout, &pool, proxy.as_ref().zip(Some(dns))),
         tls,
         connect_timeout,
         pool,
@@ -108,17 +115,19 @@ pub fn endpoint(
 }
 
 /// Debug output names every field, so that a new one cannot be forgotten. A secret hides from it and has to be added by a
-/// digest of its own.
+/// digest of its own. A tool is looked up anew for each attempt; the proxy is looked up by whoever dials it, so that a
+/// connector is made anew where the name servers are others.
 fn digest(
     settings: EgressSettings,
     tls: &TlsSettings,
     connect_timeout: Duration,
     pool: &PoolSettings,
-    proxy: Option<&Proxy>,
+    proxy: Option<(&Proxy, &DnsSettings)>,
 ) -> [u8; 32] {
     // An interface that comes or goes is no reason to part with connections: each is judged again before it is used.
     let settings = EgressSettings { own_listeners: Vec::new(), ..settings };
-    let authorization = proxy.and_then(|proxy| proxy.authorization.as_ref()).map(Secret::expose);
+    let authorization =
+        proxy.and_then(|(proxy, _)| proxy.authorization.as_ref()).map(Secret::expose);
     let mut digest = Sha256::new();
     digest.update(format!("{settings:?} {tls:?} {connect_timeout:?} {pool:?} {proxy:?}"));
     digest.update(authorization.unwrap_or_default());

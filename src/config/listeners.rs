@@ -10,9 +10,10 @@ use crate::config::leaf::{Size, Verbatim};
 use crate::config::raw::{
     RawAdminListener, RawApiListener, RawListeners, RawTelemetryListener, RawUnix,
 };
-use crate::config::snapshot::{AdminListener, ApiListener, Bind, Listeners, TelemetryListener};
+use crate::config::snapshot::{
+    AdminListener, ApiListener, Bind, Listeners, Operators, TelemetryListener,
+};
 use crate::config::yaml::NodeId;
-use crate::policy::identity::KeyDigest;
 
 const API_PORT: u16 = 8477;
 const TELEMETRY_PORT: u16 = 9477;
@@ -91,11 +92,17 @@ fn admin(context: &Context<'_>, raw: &RawAdminListener, node: NodeId) -> AdminLi
     AdminListener { bind: bind.unwrap_or_else(nowhere), max_connections }
 }
 
-/// The digest of the admin listener's token.
-pub fn admin_token(context: &Context<'_>, given: &Given<RawAdminListener>) -> Option<KeyDigest> {
-    let (token, node) = given.get()?.token.found()?;
-    let source = context.source(node, &token.file, &token.env)?;
-    keys::bearer(context, node, &source, "the admin listener serves nobody")
+/// Whom the admin listener serves: a token that cannot be read lets nobody in, also on a socket.
+pub fn operators(context: &Context<'_>, given: &Given<RawAdminListener>) -> Operators {
+    let Some(raw) = given.get() else { return Operators::Nobody };
+    if raw.token.node().is_none() {
+        return if raw.unix.node().is_some() { Operators::Anybody } else { Operators::Nobody };
+    }
+    let digest = raw.token.found().and_then(|(token, node)| {
+        let source = context.source(node, &token.file, &token.env)?;
+        keys::bearer(context, node, &source, "the admin listener serves nobody")
+    });
+    digest.map_or(Operators::Nobody, Operators::Token)
 }
 
 fn api(context: &Context<'_>, given: &Given<RawApiListener>) -> ApiListener {

@@ -11,7 +11,7 @@ use crate::config::finding::{ConfigErrors, Finding, Report};
 use crate::config::given::Given;
 use crate::config::profile::{self, RawProfile};
 use crate::config::raw::{LATER, RawConfig};
-use crate::config::snapshot::Snapshot;
+use crate::config::snapshot::{Operators, Snapshot};
 use crate::config::tools::Profiles;
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{auth, egress, limits, listeners, read, redact, runtime, serving, tools};
@@ -60,9 +60,10 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
     }
     let listeners = listeners::listeners(context, &raw.listeners);
     let admin = raw.listeners.get().map(|raw| &raw.admin);
-    let admin_token = admin.and_then(|admin| listeners::admin_token(context, admin));
+    let operators = admin.map_or(Operators::Nobody, |admin| listeners::operators(context, admin));
     let own = listeners::own(context, &listeners);
-    let egress = egress::compile(context, &raw.egress, own);
+    let dns = runtime::dns(context, &raw.dns);
+    let egress = egress::compile(context, &raw.egress, own, &dns);
     let api_tls = raw.listeners.get().and_then(|raw| raw.api.get()).map(|raw| &raw.tls);
     let around = auth::Surroundings {
         listeners: &listeners,
@@ -81,10 +82,10 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
         tools,
         authentication,
         listeners,
-        admin_token,
+        operators,
         redacted: redact::redacted(context.report.document),
         serving,
-        dns: runtime::dns(context, &raw.dns),
+        dns,
         tls: egress.tls,
         connect_timeout: egress.connect_timeout,
         pool: egress.pool,

@@ -16,11 +16,15 @@ pub fn redacted(document: &Document) -> Value {
 
 fn value(document: &Document, node: NodeId, key: &str) -> Value {
     match document.kind(node) {
+        Kind::Bool(_) | Kind::Float(_) | Kind::Integer(_) | Kind::Text(_)
+            if DIGESTS.contains(&key) =>
+        {
+            Value::String(HIDDEN.into())
+        }
         Kind::Null => Value::Null,
         Kind::Bool(truth) => Value::Bool(*truth),
         Kind::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
         Kind::Integer(number) => Number::from_i128(*number).map_or(Value::Null, Value::Number),
-        Kind::Text(_) if DIGESTS.contains(&key) => Value::String(HIDDEN.into()),
         Kind::Text(text) => Value::String(without_query(text)),
         Kind::List(items) => items.iter().map(|item| value(document, *item, key)).collect(),
         Kind::Map(entries) => {
@@ -48,7 +52,7 @@ mod tests {
     #[test]
     fn places_stay_and_what_could_be_a_secret_goes() {
         let text = "\
-auth: {keys: [{name: k, key: {sha256: 0a1b}, previous: {file: old}}]}
+auth: {keys: [{name: k, key: {sha256: 0a1b}, previous: {file: old}}, {name: l, key: {sha256: 123}}]}
 tools:
   - {name: t, url: 'https://h.example.com/p?token=x', timeout: 2.5, n: 12345678901234567890, on: true, x: null}
   - {name: what?, description: Is it there? It is.}
@@ -56,7 +60,8 @@ tools:
         let (document, faults) = Document::parse(text);
         assert!(faults.is_empty());
         let expected = json!({
-            "auth": {"keys": [{"name": "k", "key": {"sha256": "***"}, "previous": {"file": "old"}}]},
+            "auth": {"keys": [{"name": "k", "key": {"sha256": "***"}, "previous": {"file": "old"}},
+                {"name": "l", "key": {"sha256": "***"}}]},
             "tools": [
                 {"name": "t", "url": "https://h.example.com/p?***", "timeout": 2.5,
                  "n": 12_345_678_901_234_567_890_u64, "on": true, "x": null},

@@ -43,8 +43,8 @@ pub struct Snapshot {
     pub egress: Arc<EgressRules>,
     /// Where Sortie listens.
     pub listeners: Listeners,
-    /// What an operator shows to the admin listener, where it asks for it.
-    pub admin_token: Option<KeyDigest>,
+    /// Whom the admin listener serves.
+    pub operators: Operators,
     /// TLS of the api listener.
     pub serving: Serving,
     /// How names are looked up.
@@ -228,6 +228,17 @@ pub struct TelemetryListener {
     pub address: SocketAddr,
     /// Bound on connections at the same time.
     pub max_connections: usize,
+}
+
+/// Whom the admin listener serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operators {
+    /// Whoever reaches it: a socket's mode says who can.
+    Anybody,
+    /// Nobody: its token cannot be read.
+    Nobody,
+    /// Whoever shows the token of this digest.
+    Token(KeyDigest),
 }
 
 /// The listener for the operator.

@@ -42,7 +42,7 @@ pub struct Token {
 
 /// Who asks for a token, and what there is to ask with.
 pub struct Ask<'a> {
-    /// The configuration in force for the call.
+    /// The configuration in force for the attempt.
     pub epoch: &'a Epoch,
     /// The tool's name: its exceptions hold for its token endpoint, too.
     pub tool: &'a str,

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::{BoxFuture, Clock};
-use crate::config::snapshot::Tool;
+use crate::config::snapshot::{Snapshot, Tool};
 use crate::exec::failure::AttemptFailure;
 use crate::exec::tokens::{Token, Tokens};
 use crate::exec::webhook::route::{Destination, Routes};
@@ -20,7 +20,6 @@ use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
 use crate::net::epoch::Epoch;
 use crate::net::pool::Pool;
-use crate::policy::address::EgressRules;
 use crate::policy::approval;
 use crate::policy::retry::{self, Asked, AttemptEnd, LEAST_ATTEMPT, Next, ToolTraits};
 use crate::policy::wire::{OwnHeader, Rendering};
@@ -46,12 +45,12 @@ struct Request<'a> {
     destination: Arc<Destination>,
 }
 
-/// When one attempt must be over, how long that is, and which rules it is judged by.
+/// When one attempt must be over, how long that is, and which configuration judges it.
 #[derive(Clone, Copy)]
 struct Window<'a> {
     deadline: Instant,
     allowed: Duration,
-    rules: &'a EgressRules,
+    epoch: &'a Epoch,
 }
 
 /// What the attempts of a call leave behind.
@@ -147,9 +146,10 @@ impl WebhookExecutor {
         let mut before: Option<AttemptFailure> = None;
         let mut renewals = 0;
         // The first attempt belongs to the configuration that the call began with, each repeat to the one in force then.
-        let mut rules = job.epoch.snapshot.egress.clone();
+        let mut current: Option<Arc<Epoch>> = None;
         for number in 1.. {
-            let attempt = self.recorded_attempt(job, request, number, &rules, course);
+            let epoch = current.as_deref().unwrap_or(job.epoch);
+            let attempt = self.recorded_attempt(job, request, number, epoch, course);
             let mut failed = match attempt.await {
                 Ok(success) => return Ok(success),
                 Err(failed) => failed,
@@ -168,13 +168,10 @@ impl WebhookExecutor {
                 job.permit.pause(asked);
             }
             // Once, and whatever the profile wants: by its meaning a 401 did nothing, and a token may end early.
+            let renews = self.renews(job, &failed, course);
             let has_room = renewals == 0 && remaining >= LEAST_ATTEMPT;
-            if has_room && self.renews(job, &failed, course) && job.permit.may_retry() {
-                renewals = 1;
-                self.metrics.retry(job.metrics, failed.retry_reason());
-                before = Some(failed);
-                continue;
-            }
+            let at_once =
+                renews && has_room && job.permit.pause_left().is_zero() && job.permit.may_retry();
             let next = retry::next(
                 &profile.retry,
                 traits,
@@ -185,6 +182,10 @@ impl WebhookExecutor {
                 (self.jitter)(),
             );
             let wait = match next {
+                _ if at_once => {
+                    renewals = 1;
+                    Duration::ZERO
+                }
                 Next::Retry { after } if job.permit.may_retry() => after,
                 Next::Retry { .. } => {
                     let retry_after = failed.retry_after;
@@ -198,12 +199,12 @@ impl WebhookExecutor {
                 () = tokio::time::sleep(wait) => true,
             };
             course.upstream += wait;
-            let current = self.epochs.borrow().clone();
-            if !woken || !may_still_run(job, &current) {
+            let in_force = self.epochs.borrow().clone();
+            if !woken || !may_still_run(job, &in_force) {
                 let retry_after = failed.retry_after;
                 return Err(conclude(job, failed, retry_after));
             }
-            rules.clone_from(&current.snapshot.egress);
+            current = Some(in_force);
             self.metrics.retry(job.metrics, failed.retry_reason());
             before = Some(failed);
         }
@@ -227,7 +228,7 @@ impl WebhookExecutor {
         job: &Job<'_>,
         request: &Request<'_>,
         number: u32,
-        rules: &EgressRules,
+        epoch: &Epoch,
         course: &mut Course,
     ) -> Result<Success, AttemptFailure> {
         let began = self.clock.now();
@@ -236,7 +237,7 @@ impl WebhookExecutor {
         let window = Window {
             deadline: job.deadline.min(began + job.tool.timeout),
             allowed: job.tool.timeout.min(job.deadline.saturating_duration_since(began)),
-            rules,
+            epoch,
         };
         let mut trace = Trace { first, ..Trace::default() };
         let ended = self.attempt(job, request, at_ms, window, &mut trace).await;
@@ -268,19 +269,23 @@ impl Executor for WebhookExecutor {
 
 /// Whether the configuration in force still lets the tool be called: one that was taken away meanwhile is not asked again.
 fn may_still_run(job: &Job<'_>, current: &Epoch) -> bool {
-    if current.snapshot.generation == job.epoch.snapshot.generation {
-        return true;
-    }
-    let is_let = |tool: &Tool| {
-        let decision = tool.policy.decide();
-        tool.enabled && tool.unavailable.is_none() && approval::refusal(&decision).is_none()
-    };
-    let may = current.snapshot.tool(&job.call.tool).is_some_and(|tool| is_let(tool));
+    let (before, now) = (&job.epoch.snapshot, &current.snapshot);
+    let may = before.generation == now.generation || still_lets(&job.call.tool, before, now);
     if !may {
         let (tool, call_id) = (&job.tool.name, job.call.id.as_str());
         tracing::warn!(%tool, call_id, "A reload took the tool away, the call is not repeated.");
     }
     may
+}
+
+/// Whether a newer configuration lets the tool be called, and by the way of the one before: the call has that one's
+/// connections, and none of them may lead past a new proxy or through one that went.
+fn still_lets(tool: &str, before: &Snapshot, now: &Snapshot) -> bool {
+    let is_let = |tool: &Arc<Tool>| {
+        let decision = tool.policy.decide();
+        tool.enabled && tool.unavailable.is_none() && approval::refusal(&decision).is_none()
+    };
+    now.proxy == before.proxy && now.tool(tool).is_some_and(is_let)
 }
 
 /// The tool's own headers, then a person's credentials; the configuration keeps their names apart.
@@ -322,4 +327,47 @@ fn log_failure(job: &Job<'_>, attempt: u32, failed: &AttemptFailure) {
         reason = failed.reason,
         "Attempt failed."
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::context::{Environment, SourceError};
+    use crate::config::parse::parse;
+
+    fn snapshot(fields: &str, around: &str) -> Snapshot {
+        let environment = Environment {
+            lookup: &|_| Err(SourceError::Missing),
+            resolv_conf: String::new(),
+            interfaces: Vec::new(),
+            unix_seconds: 0,
+            strict: false,
+            bound: None,
+            earlier: None,
+        };
+        let text = format!(
+            "{{version: 1, auth: none, {around} tools: [{{name: one, description: Looks something up by its number., \
+             url: 'https://shop.example.com/', profile: plain-v1{fields}}}]}}"
+        );
+        parse("f", &text, &environment).unwrap_or_else(|found| panic!("{found}"))
+    }
+
+    #[test]
+    fn a_repeat_needs_a_configuration_that_lets_the_tool_be_called_by_the_same_way() {
+        const LET: &str = ", policy: allow";
+        let proxy = |host: &str| format!("egress: {{proxy: {{url: 'http://{host}:3128'}}}},");
+        let check = |around: [&str; 2], fields: &str, expected: bool| {
+            let (before, now) = (snapshot(LET, around[0]), snapshot(fields, around[1]));
+            assert_eq!(still_lets("one", &before, &now), expected, "{around:?} {fields}");
+        };
+        check(["", "region: a,"], LET, true);
+        check(["", ""], ", policy: deny", false);
+        check(["", ""], ", policy: allow, enabled: false", false);
+        let (one, other) = (proxy("one.example.net"), proxy("other.example.net"));
+        check([&one, &one], LET, true);
+        check(["", &one], LET, false);
+        check([&one, &other], LET, false);
+        check([&one, ""], LET, false);
+        assert!(!still_lets("two", &snapshot(LET, ""), &snapshot(LET, "")));
+    }
 }

@@ -40,10 +40,12 @@ pub struct ToolState {
 impl ToolState {
     /// A tool's state that takes over from the one before whatever still holds.
     pub fn new(tool: &Tool, before: Option<&Self>, ticks: &Ticks, metrics: &Arc<Metrics>) -> Self {
-        let before = before.filter(|before| before.endpoint == tool.endpoint);
+        let before = before.filter(|before| before.is_of(tool));
+        // Each is taken over once: a limit that stands twice has two buckets, and would count each call twice in one.
+        let mut known: Vec<_> = before.iter().flat_map(|before| &before.buckets).cloned().collect();
         let bucket = |limit: &RateLimit| {
-            let mut known = before.iter().flat_map(|before| &before.buckets);
-            let same = known.find(|bucket| bucket.limit() == limit).cloned();
+            let same = known.iter().position(|bucket| bucket.limit() == limit);
+            let same = same.map(|at| known.swap_remove(at));
             same.unwrap_or_else(|| Arc::new(Bucket::new(*limit, ticks.clone())))
         };
         let limits = &tool.limits;
@@ -67,6 +69,11 @@ impl ToolState {
             ticks: ticks.clone(),
             metrics: metrics.clone(),
         }
+    }
+
+    /// Whether it counts the calls of this tool: under its name, another server has limits of its own.
+    pub fn is_of(&self, tool: &Tool) -> bool {
+        self.endpoint == tool.endpoint
     }
 
     /// The time since the start.

@@ -343,3 +343,27 @@ async fn a_reload_counts_the_calls_that_run() {
     drop(running);
     assert!(world.admit().is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_stands_twice_counts_each_call_once_after_a_reload_too() {
+    let tool = with_tool("rate_limits: [{per: tool, rate: 4/h}, {per: tool, rate: 4/h}]");
+    let mut world = World::new(&tool);
+    world.reload(&tool);
+    assert_eq!((0..10).filter(|_| world.admit().is_ok()).count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_the_server_of_before_says_nothing_about_the_one_of_now() {
+    let before = with_tool(ONE_FAILURE);
+    let mut world = World::new(&before);
+    let old =
+        std::mem::replace(&mut world.snapshot, snapshot(&before.replace("com/lookup", "com/look")));
+    world.limits.configure(&world.snapshot);
+    let new = std::mem::replace(&mut world.snapshot, old);
+    // It came before the reload, and its body was read until after it.
+    let late = world.admit().unwrap();
+    late.pause(Duration::from_secs(5));
+    late.settle(&status(500));
+    world.snapshot = new;
+    assert!(world.admit().is_ok());
+}

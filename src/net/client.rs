@@ -1,6 +1,7 @@
 //! One HTTP/1.1 exchange: a request out, a bounded answer in, and what exactly went wrong.
 
 use std::error::Error;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -29,7 +30,6 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEAD: usize = 64 * 1024;
 
 /// What is sent.
-#[derive(Debug)]
 pub struct Outbound {
     /// POST to a tool.
     pub method: Method,
@@ -39,6 +39,13 @@ pub struct Outbound {
     pub headers: HeaderMap,
     /// The body, as it was signed.
     pub body: Bytes,
+}
+
+/// A body is not shown: it may hold a client's secret, or a person's words.
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outbound({}, {} bytes)", self.method, self.body.len())
+    }
 }
 
 /// How long the body of a failed answer is waited for.
@@ -56,7 +63,6 @@ pub struct ReadLimits {
 }
 
 /// An answer whose head was in order.
-#[derive(Debug)]
 pub struct RawAnswer {
     /// 200 to 599.
     pub status: u16,
@@ -74,6 +80,13 @@ pub struct RawAnswer {
     pub first_byte: Duration,
     /// From the head to the end of the reading.
     pub body_time: Duration,
+}
+
+/// A body is not shown: it may hold a token, or a person's data.
+impl fmt::Debug for RawAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RawAnswer({}, {} bytes)", self.status, self.body.len())
+    }
 }
 
 /// Which wait the deadline ended.

@@ -16,6 +16,7 @@ use crate::config::snapshot::Proxy;
 use crate::net::connect::{
     ConnectError, ConnectErrorKind, Dialled, IoStream, Opened, Tunnel, handshake, tcp,
 };
+use crate::net::dns::ResolveErrorKind;
 use crate::net::resolve::Resolve;
 use crate::policy::address::{Peer, Target};
 use crate::policy::endpoint::{Endpoint, Host, Scheme};
@@ -116,7 +117,18 @@ impl ProxyTunnel {
     ) -> Result<Box<dyn IoStream>, ConnectError> {
         let Proxy { endpoint, .. } = &self.proxy;
         let found = self.resolver.lookup_proxy(&self.proxy).await;
-        let answers = found.map_err(|error| self.error(format_args!("is not found: {error}")))?;
+        let answers = found.map_err(|error| {
+            let kind = match error.kind {
+                ResolveErrorKind::Exhausted => ConnectErrorKind::Exhausted,
+                ResolveErrorKind::NoData
+                | ResolveErrorKind::NxDomain
+                | ResolveErrorKind::Other
+                | ResolveErrorKind::Refused
+                | ResolveErrorKind::ServFail
+                | ResolveErrorKind::Timeout => ConnectErrorKind::Connect,
+            };
+            self.failure(kind, format_args!("is not found: {error}"))
+        })?;
         let socket = |ip: &_| ProxyAddr(SocketAddr::new(*ip, endpoint.port()));
         let addresses: Vec<_> = answers.addresses.iter().map(socket).collect();
         let dialled = tcp(&addresses, until, late).await;
@@ -129,7 +141,11 @@ impl ProxyTunnel {
             Scheme::Https => {
                 let host: &Host = endpoint.host();
                 let stream = handshake(&self.tls, stream, host, until, late).await;
-                let stream = stream.map_err(|error| self.error(format_args!("fails: {error}")))?;
+                let stream = stream.map_err(|error| {
+                    // Its certificate is no word on the tool's, but a deadline is the call's.
+                    let kind = if error.kind == late { late } else { ConnectErrorKind::Connect };
+                    self.failure(kind, format_args!("fails: {error}"))
+                })?;
                 Ok(Box::new(stream))
             }
         }
@@ -216,7 +232,63 @@ fn status(head: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::config::snapshot::{Roots, TlsSettings, TlsVersion};
+    use crate::net::resolve::{ResolveError, Resolved};
+    use crate::net::tests::soon;
+    use crate::net::tls::client_tls;
+    use crate::policy::address::{Admitted, Answers};
+
+    /// A resolver without anything left to ask with.
+    struct Spent;
+
+    impl Resolve for Spent {
+        fn lookup<'a>(
+            &'a self,
+            _: &'a Admitted<'_>,
+        ) -> BoxFuture<'a, Result<Resolved, ResolveError>> {
+            unreachable!("the proxy's own name is asked for")
+        }
+
+        fn lookup_proxy<'a>(
+            &'a self,
+            proxy: &'a Proxy,
+        ) -> BoxFuture<'a, Result<Arc<Answers>, ResolveError>> {
+            Box::pin(async move {
+                match *proxy.endpoint.host() {
+                    Host::Address(address) => {
+                        Ok(Arc::new(Answers { addresses: vec![address], names: Vec::new() }))
+                    }
+                    Host::Name(_) => Err(ResolveError::new(ResolveErrorKind::Exhausted, "spent")),
+                }
+            })
+        }
+    }
+
+    /// What dialling this proxy comes to when the deadline is close.
+    async fn kind(url: &str) -> ConnectErrorKind {
+        let endpoint = Endpoint::parse(url).unwrap();
+        let proxy = Proxy { endpoint, authorization: None, extra_ca: None };
+        let (min_version, roots) = (TlsVersion::V12, Roots::Webpki);
+        let tls = client_tls(&TlsSettings { min_version, roots, extra_ca: None }).unwrap();
+        let tunnel = ProxyTunnel::new(proxy, tls.config, Arc::new(Spent));
+        let dialled = tunnel.dial(soon(100), ConnectErrorKind::DeadlineInConnect).await;
+        dialled.err().unwrap().kind
+    }
+
+    #[tokio::test]
+    async fn a_proxy_without_a_handshake_uses_up_the_call_s_time() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+        assert_eq!(kind(&url).await, ConnectErrorKind::DeadlineInConnect);
+    }
+
+    #[tokio::test]
+    async fn a_lookup_that_this_machine_cannot_make_is_not_the_proxy_s_fault() {
+        assert_eq!(kind("http://proxy.corp.internal:3128/").await, ConnectErrorKind::Exhausted);
+    }
 
     #[test]
     fn a_status_line_is_read_strictly() {

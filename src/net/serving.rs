@@ -106,19 +106,35 @@ impl Peer {
     /// The names in the client's certificate, where it would be taken now too: a kept connection outlives neither its
     /// certificate nor the authority that signed it. `serving` is what is in force.
     pub fn names(&self, serving: Option<&Arc<ServerTls>>, unix_seconds: i64) -> &[PeerName] {
-        let ended = self.ends.is_some_and(|end| unix_seconds > end);
-        let holds = !ended
+        if self.holds(serving, unix_seconds) { &self.names } else { &[] }
+    }
+
+    /// Whether anything may be asked over this connection now, also by key or token: where a certificate is required, the
+    /// one of the handshake must still be taken.
+    pub fn may_ask(&self, serving: Option<&Arc<ServerTls>>, unix_seconds: i64) -> bool {
+        let clients = serving.and_then(|serving| serving.clients.as_ref());
+        let required = clients.is_some_and(|clients| clients.client_auth_mandatory());
+        !required || self.holds(serving, unix_seconds)
+    }
+
+    /// Whether a new handshake would find the same: the settings in force are those of the connection, and its
+    /// certificate has not ended.
+    pub fn is_current(&self, serving: Option<&Arc<ServerTls>>, unix_seconds: i64) -> bool {
+        let is_of = serving.is_some_and(|serving| Arc::ptr_eq(serving, &self.tls));
+        is_of && !self.has_ended(unix_seconds)
+    }
+
+    fn holds(&self, serving: Option<&Arc<ServerTls>>, unix_seconds: i64) -> bool {
+        !self.has_ended(unix_seconds)
             && match serving {
                 Some(serving) if Arc::ptr_eq(serving, &self.tls) => true,
                 Some(serving) => serving.takes(&self.chain, unix_seconds),
                 None => false,
-            };
-        if holds { &self.names } else { &[] }
+            }
     }
 
-    /// Whether the settings in force are those of the connection.
-    pub fn is_of(&self, serving: Option<&Arc<ServerTls>>) -> bool {
-        serving.is_some_and(|serving| Arc::ptr_eq(serving, &self.tls))
+    fn has_ended(&self, unix_seconds: i64) -> bool {
+        self.ends.is_some_and(|end| unix_seconds > end)
     }
 }
 

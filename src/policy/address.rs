@@ -53,7 +53,15 @@ impl EgressRules {
                 }
             }
         }
-        Judged { verdict: Ok(Admitted(inquiry)), shadow }
+        let admitted = Admitted(inquiry);
+        if let WayOut::Delegated(_) = self.way_out(&admitted) {
+            // No address will be judged here, so nothing is left open for one.
+            match self.rules.judge_rest(&inquiry) {
+                Ok(passed) => shadow = shadow.or(passed),
+                Err(code) => return Judged::refused(Refusal::of_name(code, endpoint)),
+            }
+        }
+        Judged { verdict: Ok(admitted), shadow }
     }
 
     /// The stage after DNS: every answer is judged, and what may be dialled comes back in the order of dialling.

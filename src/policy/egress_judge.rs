@@ -164,10 +164,15 @@ impl Compiled {
         if !passes {
             return Err(code);
         }
+        self.judge_rest(inquiry).map(|outside| denied.or(outside))
+    }
+
+    /// What the name left to an exception's addresses, for a target that no exception opens.
+    pub fn judge_rest(&self, inquiry: &Inquiry<'_>) -> Verdict {
         match (inquiry.closed, inquiry.outside) {
             (Some(code), _) => Err(code),
-            (None, Some(code)) if enforce => Err(code),
-            (None, outside) => Ok(denied.or(outside)),
+            (None, Some(code)) if self.mode == Mode::Enforce => Err(code),
+            (None, outside) => Ok(outside),
         }
     }
 

@@ -85,7 +85,7 @@ impl KeyDigest {
 }
 
 /// By what a caller is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// A client certificate.
     Certificate,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::model::call::CallContext;
-use crate::policy::identity::Caller;
+use crate::policy::identity::{Caller, Proof};
 
 /// The most that a rate or a burst may be: a day's wait for each of them still fits a clock of 64 bits.
 const MOST: u32 = 100_000;
@@ -32,8 +32,8 @@ pub enum Subject<'a> {
     Agent(&'a str, Option<&'a str>),
     /// A person, by the operator's own id.
     ExternalUser(&'a str, &'a str),
-    /// A key.
-    Key(&'a str, &'a str),
+    /// A key, a certificate or a token's subject: a token may have the name of a key.
+    Key(&'a str, Proof, &'a str),
     /// An organisation.
     Organisation(&'a str),
     /// All.
@@ -56,7 +56,7 @@ impl Per {
                     _ => Subject::User(organisation, id),
                 }
             }
-            Self::Key => Subject::Key(organisation, &caller.name),
+            Self::Key => Subject::Key(organisation, caller.proof, &caller.name),
             Self::Organisation => Subject::Organisation(organisation),
             Self::Tool => Subject::Tool,
         }
@@ -295,7 +295,10 @@ mod tests {
         assert_eq!(subject(Per::EndUser, &nobody), Subject::User(organisation, None));
         assert_eq!(subject(Per::Agent, &both), Subject::Agent(organisation, Some("support")));
         assert_eq!(subject(Per::Agent, &nobody), Subject::Agent(organisation, None));
-        assert_eq!(subject(Per::Key, &both), Subject::Key(organisation, "none"));
+        assert_eq!(subject(Per::Key, &both), Subject::Key(organisation, Proof::Nothing, "none"));
+        let of = |proof| Caller { proof, ..Caller::anonymous() };
+        let (key, token) = (of(Proof::Key), of(Proof::Token));
+        assert_ne!(Per::Key.subject(&key, &both), Per::Key.subject(&token, &both));
         assert_eq!(subject(Per::Organisation, &both), Subject::Organisation(organisation));
         assert_eq!(subject(Per::Tool, &both), Subject::Tool);
     }

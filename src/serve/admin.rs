@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::BoxFuture;
-use crate::config::snapshot::LogLevel;
+use crate::config::snapshot::{LogLevel, Operators};
 use crate::gateway::Gateway;
 use crate::policy::identity::KeyDigest;
 use crate::serve::auth::{bearer, require_local_host};
@@ -113,11 +113,10 @@ async fn door(State(state): State<AdminState>, request: Request, next: Next) -> 
     {
         return error.into_response();
     }
-    let token = state.gateway.epoch().snapshot.admin_token;
-    let shown = bearer(headers).map(KeyDigest::of);
-    let known = match token {
-        Some(token) => shown == Some(token),
-        None => !state.is_remote,
+    let known = match state.gateway.epoch().snapshot.operators {
+        Operators::Anybody => !state.is_remote,
+        Operators::Nobody => false,
+        Operators::Token(token) => bearer(headers).map(KeyDigest::of) == Some(token),
     };
     if known {
         next.run(request).await

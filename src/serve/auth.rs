@@ -35,6 +35,11 @@ impl Doorkeeper {
         now: i64,
     ) -> Result<Arc<Caller>, ApiError> {
         let snapshot = &epoch.snapshot;
+        let (peer, serving) = (request.extensions.get::<Arc<Peer>>(), epoch.network.serving());
+        if peer.is_some_and(|peer| !peer.may_ask(serving, now)) {
+            let text = "the client certificate of this connection is no longer taken";
+            return Err(unauthorized(text));
+        }
         let caller = match &snapshot.authentication {
             Authentication::None(caller) => {
                 if let Bind::Tcp(_) = &snapshot.listeners.api.bind {
@@ -46,8 +51,7 @@ impl Doorkeeper {
                 self.by_header(known, &request.headers, now).await?
             }
             Authentication::Known(known) => {
-                let peer = request.extensions.get::<Arc<Peer>>();
-                let names = peer.map(|peer| peer.names(epoch.network.serving(), now));
+                let names = peer.map(|peer| peer.names(serving, now));
                 let caller = known.by_certificate(names.unwrap_or_default());
                 caller.cloned().ok_or_else(|| unauthorized(known.ways()))?
             }

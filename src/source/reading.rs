@@ -48,6 +48,8 @@ pub(super) struct System {
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) system: System,
+    /// Whether it is not the first load.
+    again: bool,
     files: RefCell<BTreeMap<PathBuf, Seen>>,
     secrets: RefCell<HashMap<Source, Result<Secret, SourceError>>>,
 }
@@ -55,10 +57,6 @@ pub(super) struct Reader {
 impl Reading {
     /// Whether everything still is as it was read.
     pub fn is_current(&self) -> bool {
-        // A pipe gives what it has once: it is not asked again.
-        let is_pipe = |path: &Path| {
-            std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
-        };
         let same = |(path, seen): (&PathBuf, &Seen)| {
             is_pipe(path) || Seen::of(&read(path, seen.limit), seen.limit) == *seen
         };
@@ -101,13 +99,19 @@ impl System {
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
-        Self { system: System::read(), ..Self::default() }
+    /// `again`: for another load of the same process.
+    pub(super) fn new(again: bool) -> Self {
+        Self { system: System::read(), again, ..Self::default() }
     }
 
     /// A file's bytes, at most one past the limit.
     pub(super) fn file(&self, path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
-        let bytes = read(path, limit);
+        let bytes = if self.again && is_pipe(path) {
+            // Opened again it may never give anything, nor end.
+            Err(io::Error::other("it is a pipe, which is read once"))
+        } else {
+            read(path, limit)
+        };
         self.files.borrow_mut().insert(path.to_owned(), Seen::of(&bytes, limit));
         bytes
     }
@@ -159,6 +163,11 @@ pub(super) fn read_secret(
     Ok(Secret::new(bytes.as_slice()))
 }
 
+/// Whether a file gives what it has once: it is not asked again.
+fn is_pipe(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
 /// Reads a file, at most one byte past the limit. The buffer never moves, so no copy of a secret is left behind.
 pub(super) fn read(path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = File::open(path)?;
@@ -173,10 +182,13 @@ pub(super) fn read(path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> 
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     fn read_both(folder: &Path) -> (Reading, HashMap<Source, Secret>) {
-        let reader = Reader::new();
+        let reader = Reader::new(false);
         reader.file(&folder.join("config"), 1 << 20).expect("a file");
         // Not there is an answer too.
         let _ = reader.secret(&Source::File(folder.join("secret")));
@@ -211,10 +223,23 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("secret");
         std::fs::write(&path, "before").expect("written");
-        let (reader, source) = (Reader::new(), Source::File(path.clone()));
+        let (reader, source) = (Reader::new(false), Source::File(path.clone()));
         let first = reader.secret(&source);
         std::fs::write(&path, "after").expect("written");
         assert_eq!((first.clone(), reader.secret(&source)), (Ok(Secret::new("before")), first));
         assert!(!reader.into_reading(None).0.is_current(), "the change is seen by the next look");
+    }
+
+    #[test]
+    fn a_pipe_is_read_by_the_first_load_alone() {
+        let (kept, mut writer) = io::pipe().expect("a pipe");
+        writer.write_all(b"once").expect("written");
+        drop(writer);
+        let source = Source::File(format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
+        let first = Reader::new(false);
+        assert_eq!(first.secret(&source), Ok(Secret::new("once")));
+        assert!(first.into_reading(None).0.is_current());
+        let again = Reader::new(true);
+        assert!(matches!(again.secret(&source), Err(SourceError::Unreadable(_))));
     }
 }

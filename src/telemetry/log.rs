@@ -16,6 +16,7 @@ use crate::model::call::CallContext;
 use crate::model::outcome::CallOutcome;
 use crate::model::time::{TimeText, rfc3339};
 use crate::telemetry::dial::Dial;
+use crate::telemetry::line::one_line;
 
 /// Bytes of lines that wait: past this, new ones are dropped and counted. As much again may be on its way out.
 const BUFFER_LIMIT: usize = 8 << 20;
@@ -113,6 +114,7 @@ impl LogSink {
     /// Appends one whole line; false where the buffer is full and it is dropped and counted.
     fn append(&self, line: &[u8], is_call: bool) -> bool {
         let calls = u64::from(is_call);
+        let line = one_line(line);
         let mut state = self.lock();
         state.calls += calls;
         if state.waiting.text.len() + line.len() > BUFFER_LIMIT {
@@ -121,7 +123,7 @@ impl LogSink {
             return false;
         }
         let was_empty = state.waiting.text.is_empty();
-        state.waiting.text.extend_from_slice(line);
+        state.waiting.text.extend_from_slice(&line);
         state.waiting.calls += calls;
         drop(state);
         if was_empty {

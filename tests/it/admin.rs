@@ -183,6 +183,16 @@ async fn f165_on_loopback_a_token_is_shown_under_this_machine_s_own_name() {
     gateway.finish().await;
 }
 
+#[tokio::test]
+async fn a_token_that_cannot_be_read_lets_nobody_in_not_even_on_a_socket() {
+    let admin = json!({"unix": {"path": "admin.sock"}, "token": {"file": "missing.token"}});
+    let gateway = ConfigBuilder::new().set("/listeners/admin", admin).start().await;
+    for path in ["/status", "/config"] {
+        assert_eq!(gateway.admin("GET", path, "").await.status, 401, "{path}");
+    }
+    gateway.finish().await;
+}
+
 #[test]
 fn a_listener_for_everybody_is_refused() {
     for (admin, told) in [

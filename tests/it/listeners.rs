@@ -8,13 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::config::{API_KEY, ConfigBuilder};
 use crate::support::http::{RawClient, get, post};
-use crate::support::script::{Script, answer};
-use crate::support::wait::{Signal, poll};
+use crate::support::wait::poll;
 use crate::support::world::{HOST, World};
-
-fn ok() -> Vec<u8> {
-    answer(200, "application/json", "1")
-}
 
 /// A whole call of the tool, on a connection that may be kept.
 fn call(tool: &str, step: &str) -> Vec<u8> {
@@ -26,40 +21,6 @@ fn call(tool: &str, step: &str) -> Vec<u8> {
 fn kept(request: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(request).expect("a request of text");
     text.replace("Connection: close\r\n", "").into_bytes()
-}
-
-#[tokio::test]
-async fn while_calls_finish_new_ones_are_told_to_go_elsewhere() {
-    let world = World::tls().await;
-    let go = Signal::new();
-    let waiting = Script::new().request().wait(&go).send(ok()).stall();
-    world.upstream.default(waiting);
-    world.upstream.next(Script::once(ok()));
-    let mut gateway = world.gateway(world.tool("running")).await;
-    let mut idle = RawClient::connect(gateway.api()).await;
-    idle.write(&call("running", "0")).await;
-    assert_eq!(idle.read_reply().await.status, 200);
-    let mut running = RawClient::connect(gateway.api()).await;
-    running.write(&call("running", "1")).await;
-    world.upstream.wait_for_requests(2).await;
-
-    gateway.terminate();
-    assert!(idle.read_to_end().await.is_empty(), "an idle connection is closed at once");
-    for step in ["2", "3"] {
-        let mut late = RawClient::connect(gateway.api()).await;
-        late.write(&call("running", step)).await;
-        let reply = late.read_reply().await;
-        assert_eq!((reply.status, &reply.json()["error"]["code"]), (503, &json!("draining")));
-        assert_eq!(reply.header("connection"), Some("close"));
-        assert_eq!(reply.header("retry-after"), Some("1"));
-        assert!(late.read_to_end().await.is_empty());
-    }
-    go.fire();
-    let reply = running.read_reply().await;
-    assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("succeeded")));
-    assert_eq!(reply.header("connection"), Some("close"));
-    let finished = gateway.ended().await;
-    assert_eq!(finished.code, Some(0), "{finished:#?}");
 }
 
 #[tokio::test]

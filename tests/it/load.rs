@@ -79,18 +79,19 @@ async fn f049_ten_thousand_idle_connections_stay_within_300_mb_and_do_not_hold_u
     let gateway = fleet.config.start().await;
     let request = String::from_utf8(get("/nothing")).expect("a request of text");
     let request = request.replace("Connection: close\r\n", "").into_bytes();
-    let mut idle = Vec::new();
+    let one = || {
+        let (api, request) = (gateway.api(), request.clone());
+        async move {
+            let mut client = RawClient::connect(api).await;
+            client.write(&request).await;
+            assert_eq!(client.read_reply().await.status, 404);
+            client
+        }
+    };
+    let mut idle = vec![one().await];
     while idle.len() < IDLE {
-        let some = (0..500).map(|_| {
-            let (api, request) = (gateway.api(), request.clone());
-            async move {
-                let mut client = RawClient::connect(api).await;
-                client.write(&request).await;
-                assert_eq!(client.read_reply().await.status, 404);
-                client
-            }
-        });
-        idle.extend(spawned(some).await);
+        let some = (IDLE - idle.len()).min(500);
+        idle.extend(spawned((0..some).map(|_| one())).await);
     }
     let peak = peak_kib(&gateway);
     println!("{IDLE} idle connections: {peak} KiB at the most");

@@ -203,7 +203,9 @@ async fn no_call_outlives_its_deadline() {
     }))
     .await;
     for ((tool, deadline), outcome) in calls.iter().zip(&outcomes) {
-        assert_eq!(outcome.at("/status"), "failed", "{}", outcome.0.text());
+        // The first 429 pauses its tool for whoever comes after.
+        let paused = *tool == "busy" && outcome.at("/error/code") == "rate_limited";
+        assert!(paused || outcome.at("/status") == "failed", "{}", outcome.0.text());
         let took = outcome.at("/duration_ms").as_u64().expect("a duration");
         // Some ten milliseconds on an idle machine; this one may be running everything else as well.
         assert!(took <= deadline + 1000, "{tool} took {took} ms of {deadline}");

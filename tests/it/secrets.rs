@@ -12,7 +12,7 @@ const ARGUMENT: &str = "argument-Ft7Rq2Xm";
 const ANSWER: &str = "answer-Jw4Zk9Lp";
 
 #[tokio::test]
-async fn many_kinds_of_calls_at_level_trace_tell_no_secret() {
+async fn f161_many_kinds_of_calls_at_level_trace_tell_no_secret() {
     let world = World::tls().await;
     world.dns.set("inside.example.com", &["A 10.9.8.7"]);
     world.dns.set("nowhere.example.com", &["NXDOMAIN"]);

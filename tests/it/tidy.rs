@@ -1,6 +1,7 @@
 //! The shape of the source tree: floors, sizes, and what may stand in one place only.
 
 mod imports;
+mod rows;
 mod source;
 
 use std::path::Path;

@@ -80,7 +80,7 @@ impl WebhookExecutor {
         window: Window<'a>,
         trace: &mut Trace,
     ) -> Result<Aim<'a>, AttemptFailure> {
-        let rules = window.rules;
+        let rules = &window.epoch.snapshot.egress;
         let tool = job.tool.name.as_str();
         // What shadow mode let pass here is told by `vet`, which repeats it: one decision, one count.
         let judged = rules.admit(tool, &job.tool.endpoint, at_ms.div_euclid(1000));
@@ -113,7 +113,7 @@ impl WebhookExecutor {
     ) -> Result<(), AttemptFailure> {
         let Some(source) = &job.tool.tokens else { return Ok(()) };
         let ask = Ask {
-            epoch: job.epoch,
+            epoch: window.epoch,
             tool: job.tool.name.as_str(),
             source,
             deadline: window.deadline,
@@ -142,7 +142,7 @@ impl WebhookExecutor {
             &request.destination.route,
             &aim.admitted,
             &aim.target,
-            window.rules,
+            &window.epoch.snapshot.egress,
             freshness,
             window.deadline,
         );

@@ -401,3 +401,11 @@ async fn an_answer_to_half_a_request_is_taken_but_the_connection_is_not() {
     assert_eq!(answer.unwrap().status, 413);
     assert_eq!(http.poll_idle(Waker::noop()), Idle::Closed);
 }
+
+#[test]
+fn debug_output_shows_no_body() {
+    let (path_and_query, body) = ("/".parse().unwrap(), Bytes::from("client_secret=s3cret"));
+    let outbound =
+        Outbound { method: Method::POST, path_and_query, headers: HeaderMap::new(), body };
+    assert_eq!(format!("{outbound:?}"), "Outbound(POST, 20 bytes)");
+}

@@ -46,13 +46,22 @@ fn roots(authority: &Authority) -> Arc<RootCertStore> {
 
 /// A server of one authority that takes clients of another one.
 fn server(own: &Authority, of_clients: &Authority, names: &[&str]) -> Arc<ServerTls> {
+    serving(own, of_clients, names, false)
+}
+
+fn serving(
+    own: &Authority,
+    of_clients: &Authority,
+    names: &[&str],
+    required: bool,
+) -> Arc<ServerTls> {
     let (certificate, key) = leaf(own, SanType::DnsName("gateway.example".try_into().unwrap()));
     let provider = aws_lc_rs::default_provider();
     let identity = CertifiedKey::from_der(vec![certificate], key, &provider).unwrap();
     let clients = ClientCertificates {
         authorities: roots(of_clients),
         names: names.iter().map(|name| NamePattern::parse(name).unwrap()).collect(),
-        required: false,
+        required,
     };
     let settings =
         ServingTls { identity: Arc::new(identity), clients: Some(clients), digest: [0; 32] };
@@ -92,7 +101,7 @@ async fn a_client_is_its_certificate_s_names() {
     let tls = server(&own, &theirs, &[]);
     let peer = handshake(&tls, client(&own, Some(&theirs))).await.unwrap();
     assert_eq!(peer.names(Some(&tls), NOW), uris(&[CLIENT]));
-    assert!(peer.is_of(Some(&tls)) && !peer.is_of(None));
+    assert!(peer.is_current(Some(&tls), NOW) && !peer.is_current(None, NOW));
     let nobody = handshake(&tls, client(&own, None)).await.unwrap();
     assert_eq!(nobody.names(Some(&tls), NOW), []);
     assert!(handshake(&tls, client(&own, Some(&own))).await.is_err(), "another authority's");
@@ -116,7 +125,7 @@ async fn a_kept_connection_is_judged_by_the_settings_in_force() {
     // Other certificate of ours, same clients: nothing changes for them.
     let renewed = server(&own, &theirs, &["spiffe://example.com/runtime"]);
     assert_eq!(peer.names(Some(&renewed), NOW), uris(&[CLIENT]));
-    assert!(!peer.is_of(Some(&renewed)));
+    assert!(!peer.is_current(Some(&renewed), NOW));
     for other in [server(&own, &own, &[]), server(&own, &theirs, &["other.example"])] {
         assert_eq!(peer.names(Some(&other), NOW), []);
     }
@@ -131,6 +140,23 @@ async fn a_kept_connection_does_not_outlive_its_certificate() {
     for serving in [&tls, &server(&own, &theirs, &[])] {
         assert_eq!(peer.names(Some(serving), LATER), []);
     }
+    // A client that has a new certificate by then must get to show it.
+    assert!(!peer.is_current(Some(&tls), LATER));
+}
+
+#[tokio::test]
+async fn a_required_certificate_that_is_no_longer_taken_ends_the_connection_for_keys_too() {
+    let (own, theirs) = (authority(), authority());
+    let tls = serving(&own, &theirs, &[], true);
+    let peer = handshake(&tls, client(&own, Some(&theirs))).await.unwrap();
+    assert!(peer.may_ask(Some(&tls), NOW) && !peer.may_ask(Some(&tls), LATER));
+    let renamed = serving(&own, &theirs, &["other.example"], true);
+    let resigned = serving(&own, &own, &[], true);
+    assert!(!peer.may_ask(Some(&renamed), NOW) && !peer.may_ask(Some(&resigned), NOW));
+    assert!(peer.may_ask(Some(&server(&own, &own, &[])), NOW), "a key alone may come");
+    let optional = server(&own, &theirs, &[]);
+    let nobody = handshake(&optional, client(&own, None)).await.unwrap();
+    assert!(nobody.may_ask(Some(&optional), NOW) && !nobody.may_ask(Some(&tls), NOW));
 }
 
 #[tokio::test]

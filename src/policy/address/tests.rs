@@ -332,3 +332,37 @@ fn a_proxy_gets_what_no_exception_names_and_a_declared_boundary_the_names() {
         assert_eq!(found, expected, "{proxying:?}");
     }
 }
+
+#[test]
+fn what_only_an_exception_opens_is_never_left_to_the_proxy() {
+    let exception = Exception {
+        http: true,
+        ..exception(&["wms.example.com", "wms.internal"], &["10.20.0.0/16"], &["8443"])
+    };
+    let settings = EgressSettings {
+        proxying: Proxying::ConnectName,
+        allow_hosts: texts(&["*.example.net"]),
+        ..with_exceptions(vec![exception])
+    };
+    let judge = |settings: &EgressSettings, url: &str| {
+        let rules = EgressRules::new(settings).unwrap();
+        let endpoint = Endpoint::parse(url).unwrap();
+        let Judged { verdict, shadow } = rules.admit("wms_scan", &endpoint, NOW);
+        (verdict.err().map(|refusal| refusal.code), shadow)
+    };
+    for (url, code) in [
+        ("https://wms.internal:8443/", None),
+        ("http://wms.example.com:8443/", None),
+        ("https://api.example.net/", None),
+        ("https://wms.internal/", Some(EgressCode::NameDenied)),
+        ("http://wms.example.com:9000/", Some(EgressCode::Scheme)),
+        ("https://wms.example.com/", Some(EgressCode::HostNotAllowed)),
+    ] {
+        assert_eq!(judge(&settings, url), (code, None), "{url}");
+    }
+    let shadow = EgressSettings { mode: Mode::Shadow, ..settings };
+    let passed = (None, Some(EgressCode::HostNotAllowed));
+    assert_eq!(judge(&shadow, "https://wms.example.com/"), passed);
+    let refused = (Some(EgressCode::NameDenied), None);
+    assert_eq!(judge(&shadow, "https://wms.internal/"), refused);
+}

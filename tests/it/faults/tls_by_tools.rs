@@ -3,6 +3,7 @@
 use crate::faults::proof::{Fault, prove, prove_while};
 use crate::faults::tls::{Ends, Row, check, gateway};
 use crate::support::certs::{Authority, valid};
+use crate::support::config::ConfigBuilder;
 use crate::support::dns::DnsServer;
 use crate::support::openssl::{OldServer, OpenSsl};
 use crate::support::script::Script;
@@ -81,6 +82,14 @@ async fn f108_old_versions_and_ciphers_are_refused() {
     gateway.finish().await;
 }
 
+/// The gateway's wall clock is moved, by what further variables of `faketime` say; its monotonic clock is not.
+pub(in crate::faults) fn move_clock(config: ConfigBuilder) -> ConfigBuilder {
+    config
+        .environment("LD_PRELOAD", &faketime())
+        .environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        .environment("DONT_FAKE_MONOTONIC", "1")
+}
+
 /// The library that moves the clock of a process.
 fn faketime() -> String {
     let folders = std::fs::read_dir("/usr/lib").expect("a folder").flatten();
@@ -94,18 +103,14 @@ fn faketime() -> String {
 async fn f117_a_clock_that_is_a_year_off_is_named_to_the_operator() {
     let authority = Authority::new();
     let leaf = |host: &str| authority.sign(&[host], |params| valid(params, -30..30));
-    let (library, dns) = (faketime(), DnsServer::start().await);
+    let dns = DnsServer::start().await;
     let refused = Ends::Certificate("is this machine's clock right?");
     for (name, by, ends) in
         [("right", "+0d", Ends::Good), ("ahead", "+365d", refused), ("behind", "-365d", refused)]
     {
         let rows = [Row::tls(name, leaf, ends).await];
         let gateway = gateway(&dns, &authority.pem(), &rows, |config| {
-            config
-                .environment("LD_PRELOAD", &library)
-                .environment("FAKETIME", by)
-                .environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-                .environment("DONT_FAKE_MONOTONIC", "1")
+            move_clock(config).environment("FAKETIME", by)
         })
         .await;
         let outcomes = prove(&gateway, rows.iter().map(Row::fault).collect()).await;

@@ -6,6 +6,7 @@ use super::{always, apply, ok};
 use crate::support::config::ConfigBuilder;
 use crate::support::gateway::Outcome;
 use crate::support::script::{Script, answer};
+use crate::support::upstream::Upstream;
 use crate::support::wait::Signal;
 use crate::support::world::World;
 
@@ -88,4 +89,58 @@ async fn f149_a_repeat_is_made_where_the_new_configuration_still_lets_it() {
     assert_eq!(outcome.at("/attempts").as_array().map(Vec::len), Some(2));
     let moved = repeat(|_, config| config.set("/tools/0/timeout", json!("20s"))).await;
     moved.succeeded();
+}
+
+/// A tool with tokens is called twice. Before the second call is answered so, a reload changes the configuration; how
+/// many tokens were asked for in the end, and how many requests the tool's server got.
+async fn repeat_with_tokens(
+    lifetime: u32,
+    second: Vec<u8>,
+    change: impl Fn(ConfigBuilder) -> ConfigBuilder,
+) -> (usize, usize) {
+    const LOGIN: &str = "login.example.com";
+    let (world, login, go) = (World::plain().await, Upstream::plain().await, Signal::new());
+    let grant = json!({"access_token": "t", "token_type": "bearer", "expires_in": lifetime});
+    login.default(Script::always(answer(200, "application/json", grant.to_string())));
+    world.upstream.next(Script::once(ok()));
+    world.upstream.next(Script::new().request().wait(&go).send(second)).default(always());
+    let oauth2 = json!({
+        "token_url": login.url(LOGIN, "/token"),
+        "client_id": "tests",
+        "client_secret": {"file": "secrets/client"},
+    });
+    let tool =
+        world.tool("one").profile("bare-v1").set("authentication", json!({"oauth2": oauth2}));
+    let config = world
+        .config()
+        .reach(&login, &world.dns, LOGIN)
+        .file("secrets/client", "secret")
+        .set("/egress/pool/reuse", json!("never"))
+        .tool(tool);
+    let gateway = config.start().await;
+    gateway.call("one", json!({})).await.succeeded();
+    let meanwhile = async {
+        world.upstream.wait_for_requests(2).await;
+        apply(&gateway, &change(config).text()).await;
+        go.fire();
+    };
+    let (outcome, ()) = tokio::join!(gateway.call("one", json!({})), meanwhile);
+    outcome.failed("http_status", None, "answered");
+    gateway.finish().await;
+    (login.requests().len(), world.upstream.requests().len())
+}
+
+#[tokio::test]
+async fn f149_a_refused_token_is_not_replaced_once_its_tool_is_closed() {
+    let closed = |config: ConfigBuilder| config.set("/tools/0/enabled", json!(false));
+    let refused = answer(401, "text/plain", "");
+    assert_eq!(repeat_with_tokens(3600, refused, closed).await, (1, 2));
+}
+
+#[tokio::test]
+async fn f149_a_repeat_asks_no_token_endpoint_that_is_closed_by_then() {
+    let closed =
+        |config: ConfigBuilder| config.set("/egress/exceptions/1/cidrs", json!(["10.0.0.0/8"]));
+    let busy = answer(503, "text/plain", "busy");
+    assert_eq!(repeat_with_tokens(0, busy, closed).await, (2, 2));
 }

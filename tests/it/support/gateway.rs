@@ -287,7 +287,8 @@ impl Gateway {
         self.signal("HUP");
     }
 
-    fn signal(&self, name: &str) {
+    /// Sends a signal by its name: `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
         let (name, id) = (format!("-{name}"), self.child.id().to_string());
         let status = Command::new("kill").args([name, id]).status().expect("`kill` starts");
         assert!(status.success(), "the gateway takes a signal");

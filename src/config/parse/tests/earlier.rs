@@ -120,4 +120,9 @@ fn what_decides_about_connections_tells_routes_apart_and_nothing_else() {
         check_route("", "", [&egress(one), &egress(other)], false);
     }
     check_route("", "", ["region: a\n", "region: b\ndns: {timeout: 1s}\n"], true);
+    // A connector looks its proxy up itself, and not as the configuration before did.
+    let proxied = |dns: &str| {
+        egress("proxy: {url: \"http://proxy.example.net:3128\", mode: connect_ip}") + dns
+    };
+    check_route("", "", [&proxied(""), &proxied("dns: {timeout: 1s}\n")], false);
 }

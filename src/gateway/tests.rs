@@ -1,0 +1,112 @@
+//! A call whose executor breaks: it ends, and takes nothing along.
+
+use super::*;
+use crate::clock::{BoxFuture, SystemClock};
+use crate::config::context::Environment;
+use crate::config::parse::parse;
+use crate::exec::Executed;
+use crate::model::call::CallContext;
+use crate::model::id::CallId;
+use crate::model::json::read_object;
+use crate::model::outcome::{Sent, ToolResult};
+use crate::model::secret::Secret;
+use crate::policy::breaker::State;
+use crate::telemetry::metrics::ToolLabels;
+
+const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
+
+/// Panics where the arguments name a bomb; at once, or after it has waited.
+struct Brittle;
+
+impl Executor for Brittle {
+    fn run<'a>(&'a self, job: &'a Job<'a>) -> BoxFuture<'a, Executed> {
+        let text = String::from_utf8_lossy(job.arguments.text()).into_owned();
+        assert!(!text.contains("at once"), "a bomb that goes off at once");
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            assert!(!text.contains("later"), "a bomb that goes off later");
+            Executed {
+                ended: Ok(Success { result: ToolResult::Null, result_bytes: 0, cut_note: None }),
+                attempts: Vec::new(),
+                started_at_ms: None,
+                idempotency_key: None,
+                upstream: Duration::ZERO,
+            }
+        })
+    }
+}
+
+fn snapshot() -> crate::config::snapshot::Snapshot {
+    let environment = Environment {
+        lookup: &|_| Ok(Secret::new(SECRET)),
+        resolv_conf: String::new(),
+        interfaces: Vec::new(),
+        unix_seconds: 0,
+        strict: false,
+        bound: None,
+        earlier: None,
+    };
+    let text = "version: 1\nauth: none\ndns: {servers: [\"127.0.0.1:53\"]}\ntools: [{name: lookup, description: Looks an order up., \
+                policy: allow, concurrency: 1, breaker: {consecutive: 1}, parameters: {type: object}, \
+                secret: {current: {file: secret}}, headers: {X-Key: {file: key}}, \
+                url: \"https://shop.example.com/lookup\"}]\n";
+    parse("f", text, &environment).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// A gateway with one tool of one place, whose circuit one failure opens.
+fn gateway() -> Arc<Gateway> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let epoch = Arc::new(Epoch::new(Arc::new(snapshot()), None, &clock).unwrap());
+    let metrics = Arc::new(Metrics::new(true));
+    let effect = crate::model::outcome::Effect::Allow;
+    metrics.configure(true, [ToolLabels { name: "lookup", effect }]);
+    let limits = Arc::new(Limits::new(clock.clone(), metrics.clone()));
+    limits.configure(&epoch.snapshot);
+    let (log, _writer) = LogSink::start(true, std::io::sink()).unwrap();
+    let (_, epochs) = watch::channel(epoch);
+    Arc::new(Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log))
+}
+
+async fn call(gateway: &Arc<Gateway>, arguments: &str) -> CallOutcome {
+    let call = ToolCall {
+        id: CallId::parse("call_0000").unwrap(),
+        tool: "lookup".into(),
+        arguments: read_object(arguments).unwrap(),
+        context: CallContext::default(),
+        deadline: None,
+        credentials: Vec::new(),
+    };
+    gateway.call(gateway.epoch(), Arc::new(Caller::anonymous()), call).await.expect("a call")
+}
+
+#[tokio::test]
+async fn f154_a_panic_is_one_call_s_end_and_takes_nothing_along() {
+    let gateway = gateway();
+    for (count, bomb) in [(1, "at once"), (2, "later"), (3, "later")] {
+        let outcome = call(&gateway, &format!(r#"{{"bomb":"{bomb}"}}"#)).await;
+        let failure = outcome.ended.expect_err("a failure");
+        assert_eq!((failure.code, failure.sent), (FailureCode::Internal, Sent::Unknown));
+        assert_eq!(failure.message, "The call failed inside the gateway.");
+        assert_eq!(gateway.metrics.panics.get(), count);
+        assert_eq!(gateway.metrics.calls_in_flight.get(), 0);
+        // Its one place is free, and the circuit that one failure opens is closed.
+        let circuits = gateway.limits().circuits();
+        assert_eq!(circuits, [("lookup".to_owned(), Some(State::Closed))]);
+        assert!(call(&gateway, "{}").await.ended.is_ok());
+    }
+    gateway.idle().await;
+    // One that runs at the same time is not the one that breaks.
+    let calls = tokio::join!(call(&gateway, r#"{"bomb":"at once"}"#), call(&gateway, "{}"));
+    assert!(calls.0.ended.is_err() && calls.1.ended.is_ok());
+}
+
+#[test]
+fn f161_nothing_that_is_printed_for_debugging_holds_a_secret() {
+    let snapshot = snapshot();
+    let text = format!("{snapshot:?}{snapshot:#?}");
+    assert!(text.contains("lookup"), "{text}");
+    let bytes: Vec<u8> = (0..24).collect();
+    for secret in [SECRET, &SECRET[6..], "0001020304050607", &format!("{:?}", &bytes[..8])[1..20]] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+}
