@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
-use crate::gateway::flight::{Caught, InFlight, Outliving};
+use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
 use crate::limits::Limits;
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
@@ -213,7 +213,10 @@ impl Gateway {
         }
 
         // 3. The arguments fit its schema; only what was checked can be sent.
-        let arguments = tool.arguments.check(&call.arguments).map_err(|problems| {
+        let judge = || tool.arguments.check(&call.arguments);
+        let takes_long = tool.arguments.takes_long(&call.arguments);
+        let judged = if takes_long { aside(judge) } else { judge() };
+        let arguments = judged.map_err(|problems| {
             let text = schema::sentence(&problems);
             Failure { problems, ..Failure::not_sent(FailureCode::InvalidArguments, text) }
         })?;

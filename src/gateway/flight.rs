@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use prometheus::IntGauge;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use crate::clock::BoxFuture;
@@ -103,6 +103,14 @@ impl<T: Send + 'static> Drop for Outliving<T> {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(work);
         }
+    }
+}
+
+/// Does what takes milliseconds, and lets what else this thread serves go on elsewhere meanwhile.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 

@@ -110,6 +110,11 @@ impl ArgumentSchema {
         Ok(Self { rule: Some(Rule { validator, costs }) })
     }
 
+    /// Whether checking them may take milliseconds: whoever serves others in the same thread should not wait for it.
+    pub fn takes_long(&self, arguments: &Arguments) -> bool {
+        self.rule.as_ref().is_some_and(|rule| rule.work(arguments.text().len()) > LONG_CHECK)
+    }
+
     /// Checks arguments; the first five problems come back, none of them holding a value.
     pub fn check(&self, arguments: &Arguments) -> Result<ValidArguments, Vec<Problem>> {
         let value = arguments.value();
@@ -148,11 +153,13 @@ impl Rule {
     /// Whether judging the arguments would take too long. Their text is longer than they have values, so that most of them
     /// need not be measured.
     fn is_too_much(&self, text: &str) -> bool {
-        let work = |values: usize| {
-            self.costs.per_value() * f64::from(u32::try_from(values).unwrap_or(u32::MAX))
-        };
-        work(text.len()) > CHECK_LIMIT
-            && work(json::measure(text).values + text.len() / BYTES_PER_VALUE) > CHECK_LIMIT
+        self.work(text.len()) > CHECK_LIMIT
+            && self.work(json::measure(text).values + text.len() / BYTES_PER_VALUE) > CHECK_LIMIT
+    }
+
+    /// Subschemas that are applied to so many values, at the most.
+    fn work(&self, values: usize) -> f64 {
+        self.costs.per_value() * f64::from(u32::try_from(values).unwrap_or(u32::MAX))
     }
 
     /// What is wrong with arguments that do not fit: one problem at least. The validator builds every
@@ -211,6 +218,8 @@ const LEVEL_LIMIT: f64 = 700.0;
 /// Subschemas that are applied to all values together while arguments are judged, at some ten nanoseconds each: no call
 /// may keep a thread for longer than 50 ms.
 const CHECK_LIMIT: f64 = 5e6;
+/// From here on a check may take some milliseconds.
+const LONG_CHECK: f64 = 1e5;
 
 /// So many bytes of a text are as much work as one value: they are searched for patterns.
 const BYTES_PER_VALUE: usize = 16;

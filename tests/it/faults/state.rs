@@ -1,5 +1,7 @@
 //! What a caller cannot swell, stain or hold up: series (row 159), log lines (160), scrapes (163).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::faults::proof::Fault;
@@ -7,7 +9,7 @@ use crate::support::config::API_KEY;
 use crate::support::http::{RawClient, exchange, get, post};
 use crate::support::metrics::Metrics;
 use crate::support::script::{Script, answer};
-use crate::support::wait::{Signal, together};
+use crate::support::wait::{Signal, poll, together};
 use crate::support::world::World;
 
 fn ok() -> Vec<u8> {
@@ -184,5 +186,42 @@ async fn f163_a_hundred_scrapes_and_one_that_does_not_read_hold_up_no_call() {
     assert_eq!(waiting.read_reply().await.json()["status"], "succeeded");
     drop(slow);
     Fault::of(&world, "x").kept(8).holds(&gateway).await;
+    gateway.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f155_probes_are_answered_while_arguments_are_judged() {
+    const CALLS: usize = 24;
+    let world = World::tls().await;
+    // Each number is compared with every alternative before the last one takes it.
+    let mut one_of: Vec<_> = (0..200).map(|n| json!({"const": format!("no {n}")})).collect();
+    one_of.push(json!({"type": "integer"}));
+    let schema = json!({
+        "type": "object",
+        "properties": {"xs": {"type": "array", "items": {"anyOf": one_of}}},
+    });
+    let tool = world.tool("costly").profile("bare-v1").parameters(schema);
+    let gateway = world.gateway(tool).await;
+    let mut costly = json!({"xs": vec![1; 10_000]});
+    costly["xs"].as_array_mut().expect("a list").push(json!("misfit"));
+    let ended = AtomicUsize::new(0);
+    let calls = together((0..CALLS).map(|_| async {
+        let outcome = gateway.call("costly", costly.clone()).await;
+        ended.fetch_add(1, Ordering::AcqRel);
+        outcome
+    }));
+    let probes = async {
+        poll("calls to run", || async {
+            (gateway.metrics().await.value("sortie_calls_in_flight", &[]) > 2.0).then_some(())
+        })
+        .await;
+        for _ in 0..5 {
+            assert_eq!(gateway.probe("/livez").await.status, 200);
+        }
+        ended.load(Ordering::Acquire)
+    };
+    let (outcomes, ended) = tokio::join!(calls, probes);
+    assert!(ended < CALLS, "the probes waited for all of the calls");
+    outcomes.iter().for_each(|outcome| outcome.refused("invalid_arguments", None));
     gateway.finish().await;
 }

@@ -219,7 +219,7 @@ async fn serve(
     }
     let mut pending = Vec::new();
     while let Some(request) = read(&mut stream, &mut pending).await? {
-        let fault = Fault::draw(Fault::OF_REQUESTS.split_at(1).1, &mut random);
+        let fault = Fault::draw(Fault::OF_REQUESTS, &mut random);
         let call = request.call.clone();
         history.arrived(fault, Some((request.call, request.key)));
         let good = || answer(200, "application/json", format!("{{\"call\":\"{call}\"}}"));
