@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
 use crate::exec::failure::AttemptFailure;
 use crate::model::outcome::FailureCode;
-use crate::net::client::{Outbound, RawAnswer};
+use crate::net::client::RawAnswer;
 use crate::net::epoch::Epoch;
 use crate::net::fetch::{Fetch, FetchError, fetch_judged};
 use crate::net::header_case::HeaderCase;
@@ -129,18 +129,13 @@ impl Tokens {
 
     async fn fetch(&self, ask: &Ask<'_>) -> Result<Outcome, Own> {
         let source = ask.source;
-        let target = source.endpoint.path_and_query().parse::<Uri>();
-        let outbound = Outbound {
-            method: Method::POST,
-            path_and_query: target.expect("an endpoint's target is a URI"),
-            headers: source.headers(),
-            body: source.body(),
-        };
         let fetch = Fetch {
             asker: ask.tool,
             endpoint: &source.endpoint,
-            outbound,
+            method: Method::POST,
+            headers: source.headers(),
             case: &self.case,
+            body: source.body(),
             limit: ANSWER_LIMIT,
             deadline: ask.deadline,
         };

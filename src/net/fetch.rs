@@ -1,6 +1,8 @@
 //! One request to a place that the configuration names besides the tools (a token endpoint, a key set): the same name and
 //! address rules, one connection pinned to a checked address, no redirect, one deadline, one bound.
 
+use bytes::Bytes;
+use http::{HeaderMap, Method};
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
@@ -19,10 +21,14 @@ pub struct Fetch<'a> {
     pub asker: &'a str,
     /// The place.
     pub endpoint: &'a Endpoint,
-    /// What is sent; its header names go out in this spelling.
-    pub outbound: Outbound,
-    /// The spelling.
+    /// GET or POST.
+    pub method: Method,
+    /// Every header line, `Host` too.
+    pub headers: HeaderMap,
+    /// The spelling in which their names go out.
     pub case: &'a HeaderCase,
+    /// The body.
+    pub body: Bytes,
     /// Bound on the body of any answer.
     pub limit: usize,
     /// When it must be over.
@@ -91,5 +97,12 @@ pub async fn fetch_judged(
     let mut http = opened.map_err(|error| ConnectError::not_http(&error))?;
     let limits =
         ReadLimits { result_limit: fetch.limit, error_limit: fetch.limit, wants_body: |_, _| true };
-    Ok(http.exchange(fetch.outbound, fetch.case, limits, fetch.deadline, clock).await?)
+    let target = fetch.endpoint.path_and_query().parse();
+    let outbound = Outbound {
+        method: fetch.method,
+        path_and_query: target.expect("an endpoint's target is a URI"),
+        headers: fetch.headers,
+        body: fetch.body,
+    };
+    Ok(http.exchange(outbound, fetch.case, limits, fetch.deadline, clock).await?)
 }

@@ -17,7 +17,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::clock::Clock;
-use crate::net::client::Outbound;
 use crate::net::epoch::Epoch;
 use crate::net::fetch::{Fetch, FetchError, fetch};
 use crate::net::header_case::HeaderCase;
@@ -268,14 +267,13 @@ pub async fn fetch_set(
     let host = HeaderValue::from_str(endpoint.authority()).expect("a host is ASCII");
     headers.insert(HOST, host);
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    let target = endpoint.path_and_query().parse().expect("an endpoint's target is a URI");
-    let outbound =
-        Outbound { method: Method::GET, path_and_query: target, headers, body: Bytes::new() };
     let asked = Fetch {
         asker: KEY_SET_ASKER,
         endpoint: &endpoint,
-        outbound,
+        method: Method::GET,
+        headers,
         case: &case,
+        body: Bytes::new(),
         limit: jwk::MAX_BYTES,
         deadline: clock.now() + FETCH_TIME,
     };
