@@ -31,7 +31,6 @@ pub struct Network {
     pub resolver: Arc<dyn Resolve>,
     /// Opens connections to checked addresses.
     pub connect: Arc<dyn Connect>,
-    snapshot: Arc<Snapshot>,
     tls: Arc<ClientTls>,
     serving: Option<Arc<ServerTls>>,
     /// By the digests of client certificates: settings once for each, not for each call.
@@ -64,28 +63,41 @@ impl Epoch {
         before: Option<&Self>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, NetworkError> {
-        let network = Network::new(&snapshot, before.map(|before| &before.network), clock)?;
+        let network = Network::new(&snapshot, before, clock)?;
         Ok(Self { snapshot, network })
+    }
+
+    /// How this tool is reached: with the certificate that it shows, where it shows one.
+    pub fn way(&self, tool: &Tool) -> Way {
+        let Network { connect, identities, .. } = &self.network;
+        let connect = match &tool.identity {
+            None => connect,
+            Some(identity) => {
+                let built = identities.get(&identity.digest());
+                &built.expect("a tool of this configuration").connect
+            }
+        };
+        Way { connect: connect.clone(), settings: self.snapshot.pool.clone() }
     }
 }
 
 impl Network {
     fn new(
-        snapshot: &Arc<Snapshot>,
-        before: Option<&Self>,
+        snapshot: &Snapshot,
+        before: Option<&Epoch>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, NetworkError> {
         let resolver: Arc<dyn Resolve> =
             match before.filter(|before| before.snapshot.dns == snapshot.dns) {
-                Some(before) => before.resolver.clone(),
+                Some(before) => before.network.resolver.clone(),
                 None => Arc::new(HickoryResolver::new(&snapshot.dns, clock.clone())?),
             };
         let tls = match before.filter(|before| before.snapshot.tls == snapshot.tls) {
-            Some(before) => before.tls.clone(),
+            Some(before) => before.network.tls.clone(),
             None => Arc::new(client_tls(&snapshot.tls)?),
         };
         let serving = match before.filter(|before| before.snapshot.serving == snapshot.serving) {
-            Some(before) => before.serving.clone(),
+            Some(before) => before.network.serving.clone(),
             None => server_tls(&snapshot.serving)?,
         };
         let timeout = snapshot.connect_timeout;
@@ -94,7 +106,8 @@ impl Network {
             let connector = TlsConnect::new(config.clone(), timeout, clock.clone());
             Arc::new(connector.through(tunnel.clone()))
         };
-        let known = before.filter(|before| Arc::ptr_eq(&before.tls, &tls));
+        let known = before.map(|before| &before.network);
+        let known = known.filter(|known| Arc::ptr_eq(&known.tls, &tls));
         let mut identities = HashMap::new();
         for identity in snapshot.tools.values().filter_map(|tool| tool.identity.as_ref()) {
             identities.entry(identity.digest()).or_insert_with(|| {
@@ -107,19 +120,7 @@ impl Network {
             });
         }
         let connect = connector(&tls.config);
-        Ok(Self { resolver, connect, snapshot: snapshot.clone(), tls, serving, identities })
-    }
-
-    /// How this tool is reached: with the certificate that it shows, where it shows one.
-    pub fn way(&self, tool: &Tool) -> Way {
-        let connect = match &tool.identity {
-            None => &self.connect,
-            Some(identity) => {
-                let built = self.identities.get(&identity.digest());
-                &built.expect("a tool of this configuration").connect
-            }
-        };
-        Way { connect: connect.clone(), settings: self.snapshot.pool.clone() }
+        Ok(Self { resolver, connect, tls, serving, identities })
     }
 
     /// What the api listener speaks TLS with; `None` where it speaks plain HTTP.

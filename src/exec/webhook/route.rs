@@ -82,7 +82,7 @@ fn make(pool: &Pool, epoch: &Epoch, tool: &Tool) -> Destination {
     let case = HeaderCase::capture(&names).expect("the configuration checked the header names");
     let target = tool.endpoint.path_and_query().parse().expect("an endpoint's target is a URI");
     Destination {
-        route: pool.route(&tool.id, &tool.endpoint, case, epoch.network.way(tool)),
+        route: pool.route(&tool.id, &tool.endpoint, case, epoch.way(tool)),
         target,
         digest: tool.route_digest,
     }
