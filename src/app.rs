@@ -137,8 +137,9 @@ impl App {
         announce(&epoch, None, in_force.unreadable(), &reload);
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
-        let (metric, line) = (metrics.clone(), log.clone());
-        let gateway = Arc::new(Gateway::new(in_use, webhook, limits, clock.clone(), metric, line));
+        let gateway =
+            Gateway::new(in_use, webhook, limits, clock.clone(), metrics.clone(), log.clone());
+        let gateway = Arc::new(gateway);
         let end = Flag::default();
         let parts = Arc::new(Parts {
             gateway: gateway.clone(),
@@ -169,8 +170,7 @@ impl App {
             readiness: readiness.clone(),
         });
         let (api, telemetry) = (api_listener.address(), telemetry_listener.address());
-        for listener in [Some(&api_listener), Some(&telemetry_listener), admin_listener.as_ref()] {
-            let Some(listener) = listener else { continue };
+        for listener in listeners.into_iter().flatten() {
             let (name, place) = (listener.name().as_str(), listener.place());
             tracing::info!(listener = name, address = place, "Listening.");
         }

@@ -16,11 +16,11 @@ use crate::model::id::{CallId, Token};
 use crate::model::json;
 use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
-use crate::serve::Phase;
 use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
 use crate::serve::http::{ApiCode, ApiError, is_json, json_text, method_not_allowed, not_found};
 use crate::serve::outcome;
+use crate::serve::{Phase, reached};
 
 /// Contract: `wait_ms` is at most a minute.
 const LONGEST_WAIT_MS: u64 = 60_000;
@@ -82,10 +82,12 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
         let _place = gateway.limits().body().ok_or_else(|| {
             ApiError::new(ApiCode::Overloaded, "too many requests are being read, try again")
         })?;
+        // Afterwards nothing more is answered.
+        let mut phase = state.phase.as_ref().clone();
         tokio::select! {
             biased;
             read = body::read(body, api.max_body) => read?,
-            () = closed(&state.phase) => return Err(draining()),
+            () = reached(&mut phase, Phase::Closed) => return Err(draining()),
         }
     };
     // The body comes first, so that a client that is still sending it does not miss the answer.
@@ -96,12 +98,6 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
     let ended = gateway.call(epoch.clone(), caller, call).await?;
     // A failing tool is not a failing request: every final state is a 200.
     Ok(json_text(StatusCode::OK, outcome::write(&ended)))
-}
-
-/// Waits until nothing more is answered.
-async fn closed(phase: &watch::Receiver<Phase>) {
-    // An error means that nobody can say so any more.
-    let _ = phase.clone().wait_for(|phase| *phase == Phase::Closed).await;
 }
 
 fn draining() -> ApiError {
