@@ -67,6 +67,21 @@ pub struct Environment<'a> {
     pub earlier: Option<&'a Earlier>,
 }
 
+impl<'a> Environment<'a> {
+    /// A world in which there is nothing but secrets, at this time.
+    pub fn bare(lookup: &'a Lookup<'a>, unix_seconds: i64) -> Self {
+        Self {
+            lookup,
+            resolv_conf: String::new(),
+            interfaces: Vec::new(),
+            unix_seconds,
+            strict: false,
+            bound: None,
+            earlier: None,
+        }
+    }
+}
+
 /// What a configuration takes over from the one that it replaces.
 #[derive(Debug, Default)]
 pub struct Earlier {

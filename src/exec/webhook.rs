@@ -336,15 +336,7 @@ mod tests {
     use crate::config::parse::parse;
 
     fn snapshot(fields: &str, around: &str) -> Snapshot {
-        let environment = Environment {
-            lookup: &|_| Err(SourceError::Missing),
-            resolv_conf: String::new(),
-            interfaces: Vec::new(),
-            unix_seconds: 0,
-            strict: false,
-            bound: None,
-            earlier: None,
-        };
+        let environment = Environment::bare(&|_| Err(SourceError::Missing), 0);
         let text = format!(
             "{{version: 1, auth: none, {around} tools: [{{name: one, description: Looks something up by its number., \
              url: 'https://shop.example.com/', profile: plain-v1{fields}}}]}}"

@@ -37,15 +37,7 @@ impl Executor for Brittle {
 }
 
 fn snapshot() -> crate::config::snapshot::Snapshot {
-    let environment = Environment {
-        lookup: &|_| Ok(Secret::new(SECRET)),
-        resolv_conf: String::new(),
-        interfaces: Vec::new(),
-        unix_seconds: 0,
-        strict: false,
-        bound: None,
-        earlier: None,
-    };
+    let environment = Environment::bare(&|_| Ok(Secret::new(SECRET)), 0);
     let text = "version: 1\nauth: none\ndns: {servers: [\"127.0.0.1:53\"]}\ntools: [{name: lookup, description: Looks an order up., \
                 policy: allow, concurrency: 1, breaker: {consecutive: 1}, parameters: {type: object}, \
                 secret: {current: {file: secret}}, headers: {X-Key: {file: key}}, \

@@ -20,15 +20,8 @@ struct World {
 }
 
 fn snapshot(fragment: &str) -> Snapshot {
-    let environment = Environment {
-        lookup: &|_| Ok(Secret::new("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX")),
-        resolv_conf: String::new(),
-        interfaces: Vec::new(),
-        unix_seconds: 0,
-        strict: false,
-        bound: None,
-        earlier: None,
-    };
+    let environment =
+        Environment::bare(&|_| Ok(Secret::new("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX")), 0);
     let text = format!("version: 1\nauth: none\n{fragment}");
     parse("f", &text, &environment).unwrap_or_else(|errors| panic!("{errors:?}"))
 }

@@ -84,15 +84,7 @@ mod tests {
             "{{version: 1, auth: none, tools: [{{name: one, description: Looks something up by its number., \
              url: 'https://shop.example.com/', secret: {{current: {{file: /new}}{fields}}}}}]}}"
         );
-        let environment = Environment {
-            lookup: &lookup,
-            resolv_conf: String::new(),
-            interfaces: Vec::new(),
-            unix_seconds: START,
-            strict: false,
-            bound: None,
-            earlier: None,
-        };
+        let environment = Environment::bare(&lookup, START);
         parse("f", &text, &environment).unwrap_or_else(|found| panic!("{found}"))
     }
 

@@ -23,13 +23,9 @@ fn lookup(source: &Source) -> Result<Secret, SourceError> {
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let environment = Environment {
-        lookup: &lookup,
         resolv_conf: "nameserver 192.0.2.53\n".into(),
         interfaces: vec![std::net::IpAddr::from([192, 0, 2, 7])],
-        unix_seconds: NOW,
-        strict: false,
-        bound: None,
-        earlier: None,
+        ..Environment::bare(&lookup, NOW)
     };
     match parse("conf/sortie.yaml", text, &environment) {
         Err(found) => {
