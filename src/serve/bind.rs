@@ -1,12 +1,13 @@
 //! Places to listen at: taken without taking anybody else's, and given back.
 
-use std::fs::{self, Metadata, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
@@ -95,10 +96,23 @@ fn listen(socket: Socket, address: SocketAddr) -> io::Result<TcpListener> {
 
 async fn unix(path: &Path, mode: u32) -> io::Result<Place> {
     clear(path).await?;
-    let listener = UnixListener::bind(path)?;
+    let listener = unix_listener(path, mode)?;
+    // Exactly so: the process's own mask may have taken something away.
     fs::set_permissions(path, Permissions::from_mode(mode))?;
     let file = SocketFile { path: path.to_owned(), identity: identity(&path.symlink_metadata()?) };
     Ok(Place::Unix(listener, file))
+}
+
+/// A socket whose file never has more than these permissions, not for a moment.
+fn unix_listener(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
+    // On Linux the file takes its permissions from the socket; elsewhere they are not to be set before there is a file.
+    let _ = socket.set_permissions(Permissions::from_mode(mode));
+    let socket = Socket::from(OwnedFd::from(socket));
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    UnixListener::from_std(socket.into())
 }
 
 /// Removes a socket that a killed process left behind, and nothing else.
@@ -172,6 +186,15 @@ mod tests {
         assert!(path.exists());
         drop(first);
         assert!(!path.exists(), "its owner removes it");
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn a_socket_is_never_open_to_more_than_its_mode_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _listener = unix_listener(&path, 0o600).unwrap();
+        assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o177, 0);
     }
 
     #[tokio::test]
