@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, HOST};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -38,6 +38,8 @@ const FETCH_TIME: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_secs(6);
 /// Orders that wait.
 const ORDERS: usize = 64;
+/// Requests that wait for one set: nobody has vouched for them yet. Further ones are answered with what there is.
+const WAITING: usize = 64;
 
 /// The sets by URL.
 pub struct KeySets {
@@ -81,6 +83,7 @@ pub enum KeySetFetchError {
 struct Shelf {
     endpoint: Endpoint,
     state: watch::Sender<State>,
+    waiting: Semaphore,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -137,7 +140,7 @@ impl KeySets {
         }
     }
 
-    /// A set that was fetched after this one, because a key was not in it; `None` where there is none now.
+    /// A set that was fetched after this one, because no key in it verified; `None` where there is none now.
     pub async fn newer(&self, endpoint: &Endpoint, than: &Arc<KeySet>) -> Option<Arc<KeySet>> {
         let keys = self.ordered(&self.shelf(endpoint)).await;
         keys.filter(|keys| !Arc::ptr_eq(keys, than))
@@ -155,7 +158,8 @@ impl KeySets {
             state.ordered || state.usable(now).is_some()
         });
         let state = watch::Sender::new(State::default());
-        let shelf = Arc::new(Shelf { endpoint: endpoint.clone(), state });
+        let waiting = Semaphore::new(WAITING);
+        let shelf = Arc::new(Shelf { endpoint: endpoint.clone(), state, waiting });
         shelves.insert(endpoint.clone(), shelf.clone());
         shelf
     }
@@ -183,7 +187,9 @@ impl KeySets {
     async fn ordered(&self, shelf: &Arc<Shelf>) -> Option<Arc<KeySet>> {
         let mut states = shelf.state.subscribe();
         let before = states.borrow().ended;
-        if self.order(shelf) {
+        if self.order(shelf)
+            && let Ok(_place) = shelf.waiting.try_acquire()
+        {
             // Whatever comes of it, what there is then is looked at.
             let _ = timeout(WAIT, states.wait_for(|state| state.ended > before)).await;
         }

@@ -114,7 +114,11 @@ impl ScopeRule {
                 claims.words(claim).into_iter().filter_map(Scope::parse).collect()
             }
             Self::Values { claim, values } => {
-                let words = claims.words(claim);
+                let words = if is_scope(claim) {
+                    claims.words(claim)
+                } else {
+                    claims.texts(claim).unwrap_or_default()
+                };
                 let held = values.iter().filter(|(value, _)| words.contains(&value.as_str()));
                 held.flat_map(|(_, scopes)| scopes).copied().collect()
             }
@@ -123,6 +127,12 @@ impl ScopeRule {
         scopes.dedup();
         scopes
     }
+}
+
+/// Whether a claim's text is words with spaces between them (RFC 8693, section 4.2): any other text is one value, so that
+/// nobody's display name holds a group.
+fn is_scope(claim: &str) -> bool {
+    matches!(claim, "scope" | "scp")
 }
 
 #[cfg(test)]

@@ -98,11 +98,13 @@ impl Doorkeeper {
                 let keys = self.key_sets.get(endpoint).await;
                 let keys = keys.ok_or(TokenError::KeysUnavailable)?;
                 match token.verify(&keys) {
-                    // The issuer may sign by a key that is newer than what we have.
-                    Err(TokenError::Key) => match self.key_sets.newer(endpoint, &keys).await {
-                        Some(newer) => token.verify(&newer)?,
-                        None => return Err(TokenError::Key),
-                    },
+                    // The issuer may sign by a key that is newer than what we have, under a new name or the same one.
+                    Err(error @ (TokenError::Key | TokenError::Signature)) => {
+                        match self.key_sets.newer(endpoint, &keys).await {
+                            Some(newer) => token.verify(&newer)?,
+                            None => return Err(error),
+                        }
+                    }
                     verified => verified?,
                 }
             }

@@ -141,6 +141,27 @@ async fn a_missing_key_is_looked_for_at_most_every_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn so_many_wait_for_a_set_and_the_next_one_is_answered_at_once() {
+    let server = Server::start(Answer::Hangs);
+    let waiting: Vec<_> = (0..WAITING)
+        .map(|_| {
+            let sets = server.sets.clone();
+            tokio::spawn(async move { sets.get(&endpoint()).await })
+        })
+        .collect();
+    assert_eq!(server.asked().await, 1);
+    let began = Instant::now();
+    assert!(server.get().await.is_none());
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    for one in waiting {
+        assert!(one.await.expect("no panic").is_none());
+    }
+    assert_eq!(began.elapsed(), WAIT);
+    assert!(server.get().await.is_none());
+    assert_eq!(began.elapsed(), WAIT * 2, "places are given back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_hangs_up_stops_no_fetch() {
     let server = Server::start(Answer::Hangs);
     for _ in 0..50 {

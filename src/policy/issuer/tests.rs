@@ -169,9 +169,23 @@ fn values_of_the_issuer_s_own_stand_for_scopes() {
     let scopes =
         |roles: Value| caller(&issuer, json!({"realm": {"roles": roles}})).expect("taken").scopes;
     assert_eq!(scopes(json!(["runtime"])), [Scope::Agent, Scope::AgentCall]);
-    assert_eq!(scopes(json!("other runtime")), [Scope::Agent, Scope::AgentCall]);
+    assert_eq!(scopes(json!("runtime")), [Scope::Agent, Scope::AgentCall]);
     assert_eq!(scopes(json!(["Tool Desk", "x"])), [Scope::AgentWrite]);
+    assert_eq!(scopes(json!("Tool Desk")), [Scope::AgentWrite]);
+    // A text is one value: its words may be anybody's choice.
+    assert_eq!(scopes(json!("other runtime")), []);
     assert_eq!(scopes(json!(["agent:policy", "runtimes"])), []);
+}
+
+#[test]
+fn the_scope_claim_holds_words_that_stand_for_scopes() {
+    let values = vec![("orders:write".to_owned(), vec![Scope::AgentCall])];
+    for claim in ["scope", "scp"] {
+        let rule = ScopeRule::Values { claim: claim.into(), values: values.clone() };
+        let changes = json!({ claim: "openid orders:write" });
+        let caller = caller(&issuer(None, rule), changes).expect("taken");
+        assert_eq!(caller.scopes, [Scope::AgentCall], "{claim}");
+    }
 }
 
 #[test]
