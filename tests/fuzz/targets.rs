@@ -6,6 +6,7 @@ pub mod answers;
 pub mod calls;
 pub mod configuration;
 pub mod egress;
+pub mod tokens;
 pub mod wire;
 
 /// A target: it panics when a promise is broken.
@@ -25,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("profile", wire::profile),
     ("retry_after", answers::retry_after),
     ("signature", wire::signature),
+    ("token", tokens::token),
 ];
 
 /// 2026-10-30T09:55:02Z, the time of every target.

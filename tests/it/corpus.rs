@@ -59,6 +59,7 @@ replays! {
     profiles_send_well_formed_requests: "profile";
     waits_are_neither_shorter_than_asked_nor_longer_than_allowed: "retry_after";
     nothing_verifies_but_what_was_signed: "signature";
+    nobody_comes_in_by_a_forged_token: "token";
 }
 
 #[test]

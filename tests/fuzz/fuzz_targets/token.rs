@@ -1,0 +1,4 @@
+//! libFuzzer on `token`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::tokens::token(data));
