@@ -23,8 +23,9 @@ use crate::net::pool::Pool;
 use crate::net::tls::warm_up;
 use crate::reload::{InForce, Means as ReloadMeans, ReloadWorker, Reloader, announce};
 use crate::serve::admin::{self, AdminState};
+use crate::serve::api;
 use crate::serve::auth::Doorkeeper;
-use crate::serve::calls::{self, ApiState};
+use crate::serve::calls::ApiState;
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
 use crate::source::{self, Load, LoadError};
@@ -159,7 +160,7 @@ impl App {
             tls_of: None,
         };
         let (api_phase, phase) = watch::channel(Phase::Serving);
-        let api_router = calls::router(ApiState {
+        let api_router = api::router(ApiState {
             gateway: gateway.clone(),
             doorkeeper: Arc::new(Doorkeeper { key_sets }),
             phase: Arc::new(phase.clone()),

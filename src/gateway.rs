@@ -201,15 +201,21 @@ impl Gateway {
             Failure::not_sent(FailureCode::NotAllowedForKey, "This call is not allowed.")
         })?;
 
-        // 2. The tool is known and turned on.
+        // 2. The tool is known, the agent's, and turned on.
         let tool = epoch.snapshot.tool(&call.tool).ok_or_else(|| {
             let text = format!("There is no tool named \"{}\".", call.tool);
             Failure::not_sent(FailureCode::UnknownTool, text)
         })?;
         trail.reference = Some(reference(tool));
-        if !tool.enabled {
+        let agent = call.context.agent_id.as_deref();
+        let off = if !epoch.snapshot.agents.offers(agent, &call.tool) {
+            Some(FailureCode::NotOnAgent)
+        } else {
+            (!tool.enabled).then_some(FailureCode::ToolDisabled)
+        };
+        if let Some(code) = off {
             let text = format!("The tool \"{}\" is turned off.", tool.name);
-            return Err(Failure::not_sent(FailureCode::ToolDisabled, text));
+            return Err(Failure::not_sent(code, text));
         }
 
         // 3. The arguments fit its schema; only what was checked can be sent.

@@ -15,6 +15,7 @@ pub mod model {
 /// Floor 1: the rules, as functions of their arguments.
 pub mod policy {
     pub mod address;
+    pub mod agents;
     pub mod answer;
     pub mod approval;
     pub mod authentication;
@@ -56,6 +57,7 @@ pub mod policy {
 
 /// Floor 2: text in, an immutable value out.
 pub mod config {
+    pub mod agents;
     pub mod auth;
     pub mod basic;
     pub mod caller;
@@ -65,6 +67,7 @@ pub mod config {
     pub mod finding;
     pub mod given;
     pub mod issuers;
+    pub mod json;
     pub mod keys;
     pub mod leaf;
     pub mod limits;

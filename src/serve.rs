@@ -1,10 +1,12 @@
 //! Listeners: accept, bound, serve, and close in order.
 
 pub mod admin;
+pub mod api;
 pub mod auth;
 mod bind;
 pub mod body;
 pub mod calls;
+pub mod catalogue;
 mod crowd;
 pub mod http;
 pub mod outcome;

@@ -14,7 +14,9 @@ use crate::config::raw::{LATER, RawConfig};
 use crate::config::snapshot::{Operators, Snapshot};
 use crate::config::tools::Profiles;
 use crate::config::yaml::{Document, NodeId};
-use crate::config::{auth, egress, limits, listeners, read, redact, runtime, serving, tools};
+use crate::config::{
+    agents, auth, egress, limits, listeners, read, redact, runtime, serving, tools,
+};
 use crate::model::id::hex;
 
 /// The only version of the file's format.
@@ -75,11 +77,13 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
     let profiles = profiles(context, &raw.profiles);
     let defaults = limits::defaults(context, &raw.defaults);
     let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults);
+    let agents = agents::compile(context, &raw.agents, &agents::tool_names(context, &raw.tools));
     let metrics = raw.metrics.get();
     Some(Snapshot {
         generation: 1,
         hash: String::new(),
         tools,
+        agents,
         authentication,
         listeners,
         operators,

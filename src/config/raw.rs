@@ -17,7 +17,6 @@ pub const LATER: &Later = &[
     (
         "RawConfig",
         &[
-            "agents",
             "builtin",
             "include",
             "notifications",
@@ -63,6 +62,8 @@ pub struct RawConfig {
     pub defaults: Given<RawDefaults>,
     /// Limits of the gateway as a whole.
     pub limits: Given<RawLimits>,
+    /// Which agents there are, and which tools each is offered; left out: every tool for every agent.
+    pub agents: List<RawAgent>,
     /// An operator's own wire formats.
     pub profiles: List<RawProfile>,
     /// The tools.
@@ -212,6 +213,17 @@ pub struct RawDefaults {
     pub rate_limit_replicas: Given<u32>,
     /// When a tool that fails is not called for a while; `off`: never.
     pub breaker: Given<OneOf<RawOff, RawBreaker>>,
+}
+
+/// One agent.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["id", "tools"]))]
+pub struct RawAgent {
+    /// What a call gives as `agent_id`.
+    pub id: Given<String>,
+    /// The tools that it is offered, as names or globs; `["*"]`: all.
+    pub tools: List<String>,
 }
 
 /// `logging`.

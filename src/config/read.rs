@@ -217,7 +217,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         let read = match self.kind() {
             Kind::Null => visitor.visit_unit(),
             Kind::Bool(value) => visitor.visit_bool(*value),
-            Kind::Float(value) => visitor.visit_f64(*value),
+            Kind::Float(value, _) => visitor.visit_f64(*value),
             Kind::Integer(value) => match (u64::try_from(*value), i64::try_from(*value)) {
                 (Ok(value), _) => visitor.visit_u64(value),
                 (_, Ok(value)) => visitor.visit_i64(value),
@@ -269,7 +269,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             Kind::Map(entries) => Ok(entries),
             Kind::List(_) => Err(Unexpected::Seq),
             Kind::Bool(value) => Err(Unexpected::Bool(*value)),
-            Kind::Float(_) | Kind::Integer(_) => Err(Unexpected::Float(0.0)),
+            Kind::Float(..) | Kind::Integer(_) => Err(Unexpected::Float(0.0)),
             Kind::Null => Err(Unexpected::Unit),
             Kind::Text(_) => Err(Unexpected::Str("")),
         };
@@ -303,7 +303,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                 ))),
             },
             kind => {
-                let scalar = matches!(kind, Kind::Bool(_) | Kind::Float(_) | Kind::Integer(_));
+                let scalar = matches!(kind, Kind::Bool(_) | Kind::Float(..) | Kind::Integer(_));
                 let hint = if scalar { ", put it in quotes" } else { "" };
                 Err(de::Error::custom(format_args!("must be {}{hint}", listed(variants))))
             }

@@ -16,14 +16,14 @@ pub fn redacted(document: &Document) -> Value {
 
 fn value(document: &Document, node: NodeId, key: &str) -> Value {
     match document.kind(node) {
-        Kind::Bool(_) | Kind::Float(_) | Kind::Integer(_) | Kind::Text(_)
+        Kind::Bool(_) | Kind::Float(..) | Kind::Integer(_) | Kind::Text(_)
             if DIGESTS.contains(&key) =>
         {
             Value::String(HIDDEN.into())
         }
         Kind::Null => Value::Null,
         Kind::Bool(truth) => Value::Bool(*truth),
-        Kind::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        Kind::Float(number, _) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
         Kind::Integer(number) => Number::from_i128(*number).map_or(Value::Null, Value::Number),
         Kind::Text(text) => Value::String(without_query(text)),
         Kind::List(items) => items.iter().map(|item| value(document, *item, key)).collect(),
@@ -37,7 +37,8 @@ fn value(document: &Document, node: NodeId, key: &str) -> Value {
     }
 }
 
-fn without_query(text: &str) -> String {
+/// The text; of a URL what follows the `?` is left out.
+pub fn without_query(text: &str) -> String {
     match text.split_once('?') {
         Some((place, _)) if text.contains("://") => format!("{place}?{HIDDEN}"),
         _ => text.to_owned(),

@@ -10,12 +10,14 @@ use std::time::Duration;
 use rustls::RootCertStore;
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::config::client_identity::ClientIdentity;
 use crate::config::finding::Finding;
 use crate::model::id::ToolName;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
+use crate::policy::agents::Agents;
 use crate::policy::approval::ToolPolicy;
 use crate::policy::authentication::Authentication;
 use crate::policy::breaker;
@@ -37,6 +39,8 @@ pub struct Snapshot {
     pub hash: String,
     /// The tools by name.
     pub tools: HashMap<ToolName, Arc<Tool>>,
+    /// Which agent is offered which of them.
+    pub agents: Agents,
     /// Who may call.
     pub authentication: Authentication,
     /// Which hosts and addresses may be called.
@@ -91,6 +95,8 @@ pub struct Tool {
     pub description: String,
     /// Who answers for it.
     pub owner: Option<String>,
+    /// Where the operators' page about it is.
+    pub runbook: Option<String>,
     /// Whether it may be called at all.
     pub enabled: bool,
     /// The wire format.
@@ -99,6 +105,8 @@ pub struct Tool {
     pub endpoint: Endpoint,
     /// SHA-256 over everything that decides where its connections go and how: they are kept for as long as it is the same.
     pub route_digest: [u8; 32],
+    /// `parameters` as JSON text, keys and numbers as the file has them; none: it takes no arguments.
+    pub parameters: Option<Arc<RawValue>>,
     /// What its arguments must be.
     pub arguments: ArgumentSchema,
     /// Own headers: that of `authentication`, where it stays the same, then those of `headers` in their order.
@@ -117,8 +125,12 @@ pub struct Tool {
     pub result_limit: usize,
     /// Whether a call may run.
     pub policy: ToolPolicy,
+    /// `ask_first`, which the policy holds already.
+    pub ask_first: bool,
     /// How often, and how many at once.
     pub limits: ToolLimits,
+    /// `annotations.destructive`: it may destroy something.
+    pub destructive: bool,
     /// `annotations.idempotent`: a repeat does no harm.
     pub idempotent: bool,
     /// `annotations.read_only`: it changes nothing.

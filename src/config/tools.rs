@@ -4,12 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::config::client_identity::ClientIdentity;
 use crate::config::context::{Context, SecretProblem};
 use crate::config::egress::{self, Egress};
 use crate::config::given::{Entries, Given, OneOf};
+use crate::config::json;
 use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::limits::{self, Defaults};
 use crate::config::raw_tool::{RawHeader, RawTool};
@@ -119,10 +121,12 @@ impl Compiler<'_> {
             name,
             description: description?,
             owner: raw.owner.get().cloned(),
+            runbook: raw.runbook.get().cloned(),
             enabled: raw.enabled.get().copied().unwrap_or(true),
             profile,
             endpoint,
             route_digest,
+            parameters: self.parameters(),
             arguments: arguments?,
             headers,
             tokens: authentication.tokens,
@@ -132,7 +136,9 @@ impl Compiler<'_> {
             timeout,
             result_limit,
             policy,
+            ask_first: raw.ask_first.get() == Some(&true),
             limits,
+            destructive: truth(annotations.map(|given| &given.destructive)),
             idempotent: truth(annotations.map(|given| &given.idempotent)),
             read_only: truth(annotations.map(|given| &given.read_only)),
             filler,
@@ -259,6 +265,12 @@ impl Compiler<'_> {
             self.error(node, format!("must have {MAX_FILLER} characters at most, not {length}"));
         }
         Some(text.clone())
+    }
+
+    /// The schema as JSON text.
+    fn parameters(&self) -> Option<Arc<RawValue>> {
+        let given = [&self.raw.parameters, &self.raw.input].into_iter().find_map(Given::found);
+        given.map(|(_, node)| json::text(self.context.report.document, node))
     }
 
     fn arguments(&self, profile: &WireProfile) -> Option<ArgumentSchema> {

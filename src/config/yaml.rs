@@ -53,8 +53,8 @@ impl Position {
 pub enum Kind {
     /// `true` or `false`.
     Bool(bool),
-    /// A number with a fraction or an exponent, or too large for an integer.
-    Float(f64),
+    /// A number with a fraction or an exponent, or too large for an integer; and how it is written.
+    Float(f64, Box<str>),
     /// A whole number that 64 bits hold, signed or unsigned.
     Integer(i128),
     /// A sequence.
@@ -437,7 +437,7 @@ fn number(text: &str) -> Option<Kind> {
     }
     let decimal = unsigned.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
     let float = text.parse().ok().filter(|number: &f64| decimal && number.is_finite());
-    float.map(Kind::Float)
+    float.map(|number| Kind::Float(number, text.into()))
 }
 
 #[cfg(test)]

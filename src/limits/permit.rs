@@ -120,6 +120,7 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureCode::InvalidArguments
         | FailureCode::NotAllowedForKey
         | FailureCode::NotConfigured
+        | FailureCode::NotOnAgent
         | FailureCode::Overloaded
         | FailureCode::RateLimited
         | FailureCode::ToolDisabled

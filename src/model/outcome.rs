@@ -126,6 +126,8 @@ failure_codes! {
     NetworkError = "network_error", Failed, Upstream;
     /// The key is bound to other agents or tools.
     NotAllowedForKey = "not_allowed_for_key", Refused, Caller;
+    /// The agent is not offered the tool.
+    NotOnAgent = "not_on_agent", Refused, Caller;
     /// A secret of the tool is missing.
     NotConfigured = "not_configured", Failed, Gateway;
     /// Too many calls run, or this machine has nothing left to call with.

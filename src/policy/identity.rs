@@ -153,11 +153,14 @@ impl Caller {
             (claimed, []) => Ok(claimed.map(str::to_owned)),
             (None, [only]) => only.literal().map(|name| Some(name.to_owned())).ok_or(OutOfBounds),
             (None, _) => Err(OutOfBounds),
-            (Some(agent), bounds) if bounds.iter().any(|glob| glob.matches(agent)) => {
-                Ok(Some(agent.to_owned()))
-            }
+            (Some(agent), _) if self.speaks_for(agent) => Ok(Some(agent.to_owned())),
             (Some(_), _) => Err(OutOfBounds),
         }
+    }
+
+    /// Whether the bounds hold this agent.
+    pub fn speaks_for(&self, agent: &str) -> bool {
+        self.agents.is_empty() || self.agents.iter().any(|glob| glob.matches(agent))
     }
 
     /// Whether the bounds hold this tool.

@@ -164,6 +164,11 @@ impl RateLimit {
         NonZeroU32::new(self.burst.get() / self.replicas.get()).unwrap_or(NonZeroU32::MIN)
     }
 
+    /// How many calls may come at once, in all replicas together.
+    pub fn whole_burst(&self) -> NonZeroU32 {
+        self.burst
+    }
+
     /// What a model reads when the limit is reached.
     pub fn sentence(&self, wait: Duration) -> String {
         let (_, unit, _) = self.rate.unit.parts();

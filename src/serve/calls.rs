@@ -18,7 +18,7 @@ use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
 use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
-use crate::serve::http::{ApiCode, ApiError, is_json, json_text, method_not_allowed, not_found};
+use crate::serve::http::{ApiCode, ApiError, is_json, json_text};
 use crate::serve::outcome;
 use crate::serve::{Phase, reached};
 
@@ -59,12 +59,8 @@ pub struct ApiState {
 }
 
 /// The routes.
-pub fn router(state: ApiState) -> Router {
-    Router::new()
-        .route("/v1/calls", post(post_call))
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(state)
+pub fn routes() -> Router<ApiState> {
+    Router::new().route("/v1/calls", post(post_call))
 }
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {

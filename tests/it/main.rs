@@ -7,6 +7,7 @@ mod api;
 mod arguments;
 mod breaker;
 mod callers;
+mod catalogue;
 mod cli;
 mod corpus;
 mod demo;

@@ -131,6 +131,7 @@ fn tool(fields: &str) -> Arc<crate::config::snapshot::Tool> {
     good(&with_tool(fields)).tool("lookup").expect("the tool").clone()
 }
 
+mod agents;
 mod authentication;
 mod callers;
 mod earlier;

@@ -51,8 +51,11 @@ fn plain_scalars_follow_the_core_schema() {
     check_scalar("0x1F", Kind::Integer(31));
     check_scalar("0o17", Kind::Integer(15));
     check_scalar("18446744073709551615", Kind::Integer(18_446_744_073_709_551_615));
-    check_scalar("18446744073709551616", Kind::Float(18_446_744_073_709_551_616.0));
-    check_scalar("1.5e3", Kind::Float(1500.0));
+    check_scalar(
+        "18446744073709551616",
+        Kind::Float(18_446_744_073_709_551_616.0, "18446744073709551616".into()),
+    );
+    check_scalar("1.5e3", Kind::Float(1500.0, "1.5e3".into()));
     check_scalar("1.2.3", Kind::Text("1.2.3".into()));
     check_scalar("2027-03-01", Kind::Text("2027-03-01".into()));
     check_scalar(".inf", Kind::Text(".inf".into()));

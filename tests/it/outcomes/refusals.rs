@@ -97,6 +97,27 @@ async fn a_tool_that_is_turned_off_is_refused() {
 }
 
 #[tokio::test]
+async fn an_agent_that_is_not_offered_the_tool_is_refused() {
+    let (world, gateway) = closed(|world, config| {
+        let agents = json!([{"id": "support", "tools": ["look*"]}, {"id": "sales", "tools": []}]);
+        config.tool(world.tool("lookup")).set("/agents", agents)
+    })
+    .await;
+    let expected = Expected {
+        tool: "lookup",
+        code: "not_on_agent",
+        fault: "caller",
+        text: "The tool \"lookup\" is turned off.",
+        ..REFUSED
+    };
+    // The agent comes before what is wrong with the call.
+    let call = json!({"tool": "lookup", "arguments": {"a": 1}, "agent_id": "sales"});
+    let outcome = check(&gateway, call, &expected).await;
+    assert_eq!(outcome.at("/decision"), Value::Null);
+    untouched(world, gateway).await;
+}
+
+#[tokio::test]
 async fn a_call_outside_of_its_key_is_refused() {
     let (world, gateway) = closed(|world, config| {
         let config = config.tool(world.tool("lookup"));

@@ -30,6 +30,7 @@ fn ends(code: FailureCode) -> Vec<AttemptEnd> {
         | FailureCode::InvalidArguments
         | FailureCode::NotAllowedForKey
         | FailureCode::NotConfigured
+        | FailureCode::NotOnAgent
         | FailureCode::Overloaded
         | FailureCode::RateLimited
         | FailureCode::ToolDisabled

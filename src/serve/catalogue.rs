@@ -1,0 +1,401 @@
+//! The catalogue: the tools that a key may know of, all of them, one, or those of an agent (contract, section 5).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use axum::routing::get;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use url::form_urlencoded;
+
+use crate::config::leaf::Span;
+use crate::config::redact::without_query;
+use crate::config::snapshot::{Snapshot, Tool};
+use crate::model::id::hex;
+use crate::net::epoch::Epoch;
+use crate::policy::identity::{Caller, Scope};
+use crate::serve::calls::ApiState;
+use crate::serve::http::{ApiCode, ApiError, json_text};
+use crate::telemetry::labels::LimitScope;
+
+/// Tools of one page, where the request does not say it.
+const PAGE: usize = 100;
+/// Most tools of one page.
+const LARGEST_PAGE: usize = 1000;
+/// The only kind of tool that this version has.
+const KIND: &str = "webhook";
+/// Every kind that there will be.
+const KINDS: &[&str] = &[KIND, "app"];
+const LIST_PARAMETERS: &[&str; 3] = &["kind", "limit", "cursor"];
+
+/// The routes.
+pub fn routes() -> Router<ApiState> {
+    Router::new()
+        .route("/v1/tools", get(all))
+        .route("/v1/tools/{tool}", get(one))
+        .route("/v1/agents/{agent}/tools", get(of_agent))
+}
+
+async fn all(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
+    let visit = Visit::begin(&state, request).await?;
+    visit.list(|_| true)
+}
+
+async fn of_agent(
+    State(state): State<ApiState>,
+    agent: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let visit = Visit::begin(&state, request).await?;
+    let agents = &visit.snapshot().agents;
+    let agent = agent.ok().map(|Path(agent)| agent);
+    let agent = agent.filter(|agent| agents.knows(agent) && visit.caller.speaks_for(agent));
+    // Whether it is another key's agent or nobody's is not said.
+    let agent =
+        agent.ok_or_else(|| ApiError::new(ApiCode::NotFound, "there is no agent with this id"))?;
+    visit.list(|tool| agents.offers(Some(&agent), tool.name.as_str()))
+}
+
+async fn one(
+    State(state): State<ApiState>,
+    tool: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let visit = Visit::begin(&state, request).await?;
+    let [] = parameters(visit.query.as_deref(), &[])?;
+    let tool = tool.ok().and_then(|Path(tool)| visit.tool(&tool));
+    let none = || ApiError::new(ApiCode::NotFound, "there is no tool with this name or id");
+    let tool = tool.ok_or_else(none)?;
+    Ok(visit.answer(written(&visit.shape(tool))))
+}
+
+/// One request, let in.
+struct Visit {
+    epoch: Arc<Epoch>,
+    caller: Arc<Caller>,
+    query: Option<String>,
+    headers: HeaderMap,
+}
+
+impl Visit {
+    async fn begin(state: &ApiState, request: Request) -> Result<Self, ApiError> {
+        let epoch = state.gateway.epoch();
+        let (parts, _) = request.into_parts();
+        let now = state.gateway.clock().unix_ms().div_euclid(1000);
+        let caller = state.doorkeeper.admit(&epoch, &parts, Scope::Agent, now).await?;
+        let query = parts.uri.query().map(str::to_owned);
+        Ok(Self { epoch, caller, query, headers: parts.headers })
+    }
+
+    fn snapshot(&self) -> &Snapshot {
+        &self.epoch.snapshot
+    }
+
+    fn shows(&self, tool: &Tool) -> bool {
+        self.snapshot().agents.shows(&self.caller, tool.name.as_str())
+    }
+
+    /// The tool of this name or id, where the caller may know of it.
+    fn tool(&self, text: &str) -> Option<&Tool> {
+        let snapshot = self.snapshot();
+        let by_id = || snapshot.tools.values().find(|tool| tool.id == text);
+        let tool = snapshot.tool(text).or_else(by_id)?;
+        self.shows(tool).then_some(tool)
+    }
+
+    /// The tools that the caller may know of, by name.
+    fn tools(&self, holds: impl Fn(&Tool) -> bool) -> Vec<&Tool> {
+        let tools = self.snapshot().tools.values().map(AsRef::as_ref);
+        let mut tools: Vec<&Tool> = tools.filter(|tool| holds(tool) && self.shows(tool)).collect();
+        tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        tools
+    }
+
+    fn list(&self, holds: impl Fn(&Tool) -> bool) -> Result<Response, ApiError> {
+        let [kind, limit, cursor] = parameters(self.query.as_deref(), LIST_PARAMETERS)?;
+        let of_kind = match kind.as_deref() {
+            None => true,
+            Some(kind) if KINDS.contains(&kind) => kind == KIND,
+            Some(_) => return Err(bad("`kind` must be webhook or app")),
+        };
+        let limit = limit.map_or(Ok(PAGE), |text| page_size(&text))?;
+        let after = cursor.map(|text| position(&text)).transpose()?;
+        let mut tools = self.tools(|tool| {
+            of_kind
+                && after.as_deref().is_none_or(|after| tool.name.as_str() > after)
+                && holds(tool)
+        });
+        let more = tools.len() > limit;
+        tools.truncate(limit);
+        let last = tools.last().filter(|_| more);
+        let next_cursor = last.map(|tool| URL_SAFE_NO_PAD.encode(tool.name.as_str()));
+        let data = tools.into_iter().map(|tool| self.shape(tool)).collect();
+        Ok(self.answer(written(&ListShape { data, next_cursor })))
+    }
+
+    fn shape<'a>(&'a self, tool: &'a Tool) -> ToolShape<'a> {
+        ToolShape::new(tool, self.snapshot().agents.of_tool(&self.caller, tool.name.as_str()))
+    }
+
+    /// The text, or no text where the client has it already.
+    fn answer(&self, text: Vec<u8>) -> Response {
+        let tag = format!("\"{}\"", &hex(&Sha256::digest(&text))[..32]);
+        let known = self.headers.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag));
+        let mut response = if known {
+            let mut response = Response::default();
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            json_text(StatusCode::OK, text)
+        };
+        let tag = HeaderValue::from_str(&tag).expect("hex digits in quotes");
+        response.headers_mut().insert(ETAG, tag);
+        // What one key may see is nobody else's, and a change is seen at once.
+        let cache = HeaderValue::from_static("private, no-cache");
+        response.headers_mut().insert(CACHE_CONTROL, cache);
+        response
+    }
+}
+
+/// Whether one of the tags in a line of If-None-Match is this one.
+fn names(value: &HeaderValue, tag: &str) -> bool {
+    let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
+    tags.into_iter().any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+}
+
+fn bad(text: &str) -> ApiError {
+    ApiError::new(ApiCode::BadRequest, text)
+}
+
+/// The values of the known parameters of a query. An unknown one, and one that stands twice, are errors.
+fn parameters<const N: usize>(
+    query: Option<&str>,
+    known: &[&'static str; N],
+) -> Result<[Option<String>; N], ApiError> {
+    let mut values = [const { None }; N];
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        let place = known.iter().position(|one| *one == name).and_then(|at| values.get_mut(at));
+        match place {
+            None if N == 0 => return Err(bad("this path takes no parameters")),
+            None => {
+                let name: String = name.chars().take(64).collect();
+                let text =
+                    format!("the parameter `{name}` is not known; known are {}", known.join(", "));
+                return Err(bad(&text));
+            }
+            Some(Some(_)) => return Err(bad(&format!("the parameter `{name}` stands twice"))),
+            Some(place) => *place = Some(value.into_owned()),
+        }
+    }
+    Ok(values)
+}
+
+fn page_size(text: &str) -> Result<usize, ApiError> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let size = text.parse().ok().filter(|size| digits && (1..=LARGEST_PAGE).contains(size));
+    size.ok_or_else(|| bad(&format!("`limit` must be a whole number from 1 to {LARGEST_PAGE}")))
+}
+
+/// The name after which a page begins. The tool itself may be gone by now.
+fn position(cursor: &str) -> Result<String, ApiError> {
+    let name = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let name = name.filter(|name| !name.is_empty());
+    name.ok_or_else(|| bad("`cursor` is not one that was given as `next_cursor`"))
+}
+
+fn written(shape: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(shape).expect("the API's own shapes are JSON")
+}
+
+#[derive(Serialize)]
+struct ListShape<'a> {
+    data: Vec<ToolShape<'a>>,
+    next_cursor: Option<String>,
+}
+
+/// A tool as the contract has it, without what only a stored tool has. A value that is absent is null.
+#[derive(Serialize)]
+struct ToolShape<'a> {
+    id: &'a str,
+    name: &'a str,
+    owner: Option<&'a str>,
+    runbook: Option<&'a str>,
+    description: &'a str,
+    kind: &'static str,
+    profile: &'a str,
+    parameters: Option<&'a RawValue>,
+    url: String,
+    timeout_ms: u128,
+    header_names: Vec<&'a str>,
+    ask_first: bool,
+    filler: Option<&'a str>,
+    policy: PolicyShape,
+    annotations: AnnotationShape,
+    result_max_bytes: usize,
+    rate_limits: Vec<RateShape>,
+    concurrency: usize,
+    accept_credentials: &'a [String],
+    breaker: Option<BreakerShape>,
+    enabled: bool,
+    unavailable: Option<&'static str>,
+    secret_hint: Option<&'static str>,
+    agent_ids: Option<Vec<&'a str>>,
+    version: u32,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum PolicyShape {
+    Alone(&'static str),
+    Watched { effect: &'static str, shadow: EffectShape },
+}
+
+#[derive(Serialize)]
+struct EffectShape {
+    effect: &'static str,
+}
+
+#[derive(Serialize)]
+struct AnnotationShape {
+    read_only: bool,
+    destructive: bool,
+    idempotent: bool,
+}
+
+#[derive(Serialize)]
+struct RateShape {
+    per: &'static str,
+    rate: String,
+    burst: u32,
+}
+
+/// As it is written in the file.
+#[derive(Serialize)]
+struct BreakerShape {
+    consecutive: u32,
+    failure_ratio: f64,
+    min_calls: u32,
+    window: String,
+    open_for: String,
+    max_open_for: String,
+}
+
+impl<'a> ToolShape<'a> {
+    fn new(tool: &'a Tool, agent_ids: Option<Vec<&'a str>>) -> Self {
+        let effect = tool.policy.effect.as_str();
+        let policy = match tool.policy.shadow {
+            None => PolicyShape::Alone(effect),
+            Some(shadow) => {
+                PolicyShape::Watched { effect, shadow: EffectShape { effect: shadow.as_str() } }
+            }
+        };
+        let rates = tool.limits.rates.iter().map(|limit| RateShape {
+            per: LimitScope::of(limit.per).as_str(),
+            rate: limit.rate.to_string(),
+            burst: limit.whole_burst().get(),
+        });
+        let breaker = tool.limits.breaker.map(|breaker| BreakerShape {
+            consecutive: breaker.consecutive,
+            failure_ratio: breaker.failure_ratio,
+            min_calls: breaker.min_calls,
+            window: Span(breaker.window).to_string(),
+            open_for: Span(breaker.open_for).to_string(),
+            max_open_for: Span(breaker.max_open_for).to_string(),
+        });
+        Self {
+            id: &tool.id,
+            name: tool.name.as_str(),
+            owner: tool.owner.as_deref(),
+            runbook: tool.runbook.as_deref(),
+            description: &tool.description,
+            kind: KIND,
+            profile: &tool.profile.name,
+            parameters: tool.parameters.as_deref(),
+            // People put tokens there.
+            url: without_query(&tool.endpoint.to_string()),
+            timeout_ms: tool.timeout.as_millis(),
+            header_names: tool.headers.iter().map(|header| header.spelling()).collect(),
+            ask_first: tool.ask_first,
+            filler: tool.filler.as_deref(),
+            policy,
+            annotations: AnnotationShape {
+                read_only: tool.read_only,
+                destructive: tool.destructive,
+                idempotent: tool.idempotent,
+            },
+            result_max_bytes: tool.result_limit,
+            rate_limits: rates.collect(),
+            concurrency: tool.limits.concurrency,
+            accept_credentials: &tool.accept_credentials,
+            breaker,
+            enabled: tool.enabled,
+            unavailable: tool.unavailable.as_ref().map(|reason| reason.sentence()),
+            // Whoever can read the file has it; nobody else needs a part of it.
+            secret_hint: None,
+            agent_ids,
+            version: 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_query(query: &str, expected: Result<[Option<&str>; 3], &str>) {
+        let found = parameters(Some(query), LIST_PARAMETERS).map_err(|error| error.message);
+        let expected = expected.map(|values| values.map(|value| value.map(str::to_owned)));
+        assert_eq!(found, expected.map_err(str::to_owned), "{query}");
+    }
+
+    #[test]
+    fn parameters_are_known_and_stand_once() {
+        check_query("", Ok([None, None, None]));
+        check_query("limit=5&kind=app", Ok([Some("app"), Some("5"), None]));
+        check_query("cursor=a%2Bb+", Ok([None, None, Some("a+b ")]));
+        check_query("limit=5&limit=5", Err("the parameter `limit` stands twice"));
+        let unknown = "the parameter `Limit` is not known; known are kind, limit, cursor";
+        check_query("Limit=5", Err(unknown));
+    }
+
+    #[test]
+    fn a_page_has_one_tool_at_least() {
+        for bad in ["", "0", "1001", "-1", "+5", "1.0", "x", "99999999999999999999"] {
+            assert!(page_size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(page_size("1000"), Ok(1000));
+    }
+
+    #[test]
+    fn a_cursor_leads_to_a_name() {
+        assert_eq!(position(&URL_SAFE_NO_PAD.encode("scans.get")), Ok("scans.get".into()));
+        for bad in ["", "=", "scans.get", "_w"] {
+            assert!(position(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[track_caller]
+    fn check_tag(value: &str, expected: bool) {
+        let value = HeaderValue::from_str(value).expect("a header value");
+        assert_eq!(names(&value, "\"ab\""), expected, "{value:?}");
+    }
+
+    #[test]
+    fn a_tag_is_known_in_any_form_that_a_client_may_give_it() {
+        check_tag("\"ab\"", true);
+        check_tag("\"x\", W/\"ab\"", true);
+        check_tag("*", true);
+        check_tag("\"abc\"", false);
+        check_tag("ab", false);
+        check_tag("", false);
+    }
+}
