@@ -21,6 +21,7 @@ use crate::model::outcome::{
 use crate::net::epoch::Epoch;
 use crate::policy::approval;
 use crate::policy::identity::Caller;
+use crate::policy::rules;
 use crate::policy::schema;
 use crate::telemetry::log::{CallLine, LineCaller, LogSink};
 use crate::telemetry::metrics::Metrics;
@@ -227,9 +228,9 @@ impl Gateway {
             Failure { problems, ..Failure::not_sent(FailureCode::InvalidArguments, text) }
         })?;
 
-        // 4. The policy lets it run.
-        let decision = tool.policy.decide();
-        self.metrics.policy(metrics, decision.enforced, decision.shadow);
+        // 4. The policies let it run.
+        let decision = rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
+        self.metrics.policy(metrics, &decision);
         let refusal = approval::refusal(&decision);
         trail.decision = Some(decision);
         if let Some(text) = refusal {

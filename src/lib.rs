@@ -21,6 +21,7 @@ pub mod policy {
     pub mod authentication;
     pub mod breaker;
     pub mod budget;
+    pub mod condition;
     pub mod credentials;
     pub mod egress;
     pub mod egress_check;
@@ -40,6 +41,7 @@ pub mod policy {
     pub mod quota;
     pub mod ranges;
     pub mod retry;
+    pub mod rules;
     pub mod schema;
     pub mod schema_cost;
     pub mod schema_numbers;
@@ -73,12 +75,15 @@ pub mod config {
     pub mod limits;
     pub mod listeners;
     pub mod parse;
+    pub mod policies;
     pub mod profile;
     pub mod proxy;
     pub mod raw;
     pub mod raw_auth;
+    pub mod raw_condition;
     pub mod raw_egress;
     pub mod raw_limits;
+    pub mod raw_policy;
     pub mod raw_tool;
     pub mod read;
     pub mod redact;

@@ -85,7 +85,7 @@ pub fn scopes(context: &Context<'_>, list: &[Given<RawScope>], node: NodeId) -> 
 }
 
 /// The globs of a bound. A list that is given and empty would bind to nothing and read as everything.
-fn globs(context: &Context<'_>, given: &Given<Vec<Given<String>>>) -> Vec<Glob> {
+pub fn globs(context: &Context<'_>, given: &Given<Vec<Given<String>>>) -> Vec<Glob> {
     let Some((list, node)) = given.found() else { return Vec::new() };
     if list.is_empty() {
         context.report.error(node, "is empty, name one or leave it out for all");

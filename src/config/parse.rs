@@ -15,7 +15,7 @@ use crate::config::snapshot::{Operators, Snapshot};
 use crate::config::tools::Profiles;
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
-    agents, auth, egress, limits, listeners, read, redact, runtime, serving, tools,
+    agents, auth, egress, limits, listeners, policies, read, redact, runtime, serving, tools,
 };
 use crate::model::id::hex;
 
@@ -76,7 +76,9 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
     let serving = serving::compile(context, api_tls, &raw.auth);
     let profiles = profiles(context, &raw.profiles);
     let defaults = limits::defaults(context, &raw.defaults);
-    let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults);
+    let policies = policies::compile(context, &raw.policies);
+    let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults, &policies);
+    policies::look_at(context, &policies, tools.values().map(Arc::as_ref));
     let agents = agents::compile(context, &raw.agents, &agents::tool_names(context, &raw.tools));
     let metrics = raw.metrics.get();
     Some(Snapshot {

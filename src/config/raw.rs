@@ -9,6 +9,7 @@ use crate::config::profile::RawProfile;
 use crate::config::raw_auth::{RawAuth, RawNoAuth};
 use crate::config::raw_egress::RawEgress;
 use crate::config::raw_limits::{RawBreaker, RawLimits, RawOff, RawRateLimit};
+use crate::config::raw_policy::RawPolicy;
 use crate::config::raw_tool::{RawEffect, RawReference, RawTool};
 use crate::config::read::Later;
 
@@ -21,7 +22,6 @@ pub const LATER: &Later = &[
             "include",
             "notifications",
             "organisations",
-            "policies",
             "seal",
             "secrets",
             "storage",
@@ -33,7 +33,6 @@ pub const LATER: &Later = &[
     ("RawLogging", &["calls"]),
     ("RawTool", &["action_only", "capture", "forward_trace"]),
     ("RawToolPolicy", &["when"]),
-    ("RawShadow", &["when"]),
 ];
 
 /// Sortie's configuration file. YAML 1.2; JSON is a subset of it.
@@ -68,6 +67,8 @@ pub struct RawConfig {
     pub profiles: List<RawProfile>,
     /// The tools.
     pub tools: List<RawTool>,
+    /// Rules over many tools. They only tighten what a tool's own policy says.
+    pub policies: List<RawPolicy>,
     /// What is logged.
     pub logging: Given<RawLogging>,
     /// What is counted.

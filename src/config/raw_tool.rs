@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::config::given::{Entries, Given, List, OneOf};
 use crate::config::leaf::{Moment, Size, Span, Verbatim};
+use crate::config::raw_condition::RawCondition;
 use crate::config::raw_limits::{RawBreaker, RawOff, RawRateLimit};
 use crate::model::outcome::Effect;
 
@@ -149,6 +150,8 @@ pub struct RawToolPolicy {
 pub struct RawShadow {
     /// What it would say.
     pub effect: Given<RawEffect>,
+    /// Of which calls: all of this holds of their arguments; left out: of each.
+    pub when: List<RawCondition>,
 }
 
 /// `annotations`.

@@ -26,6 +26,7 @@ use crate::policy::identity::KeyDigest;
 use crate::policy::oauth2::TokenSource;
 use crate::policy::peer_name::NamePattern;
 use crate::policy::quota::RateLimit;
+use crate::policy::rules::Policy;
 use crate::policy::schema::ArgumentSchema;
 use crate::policy::sign::SigningKeys;
 use crate::policy::wire::{OwnHeader, WireProfile};
@@ -127,6 +128,8 @@ pub struct Tool {
     pub policy: ToolPolicy,
     /// `ask_first`, which the policy holds already.
     pub ask_first: bool,
+    /// The policies over many tools that are about it.
+    pub policies: Vec<Arc<Policy>>,
     /// How often, and how many at once.
     pub limits: ToolLimits,
     /// `annotations.destructive`: it may destroy something.

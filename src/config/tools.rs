@@ -14,14 +14,16 @@ use crate::config::given::{Entries, Given, OneOf};
 use crate::config::json;
 use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::limits::{self, Defaults};
+use crate::config::policies::{self, Placed};
 use crate::config::raw_tool::{RawHeader, RawTool};
 use crate::config::read::choice;
 use crate::config::snapshot::{Tool, Unavailable};
 use crate::config::yaml::NodeId;
 use crate::model::id::{DEFAULT_ORGANISATION, ToolName, file_tool_id};
+use crate::model::json::pointer_name;
 use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
-use crate::policy::approval::ToolPolicy;
+use crate::policy::approval::{Candidate, ToolPolicy};
 use crate::policy::endpoint::Endpoint;
 use crate::policy::schema::{ArgumentSchema, SchemaError};
 use crate::policy::wire::{HeaderError, OwnHeader, WireProfile, folded_name};
@@ -52,6 +54,7 @@ pub fn compile(
     profiles: &Profiles,
     egress: &Egress,
     defaults: &Defaults,
+    policies: &[Placed],
 ) -> HashMap<ToolName, Arc<Tool>> {
     let list = given.get().map(Vec::as_slice).unwrap_or_default();
     let mut tools = HashMap::new();
@@ -65,7 +68,8 @@ pub fn compile(
                     .error(node, format!("another tool is named `{name}` too, on line {first}"));
             }
         }
-        let mut compiler = Compiler { context, raw, node, egress, defaults, unavailable: None };
+        let mut compiler =
+            Compiler { context, raw, node, egress, defaults, policies, unavailable: None };
         if let Some(tool) = compiler.tool(profiles) {
             tools.insert(tool.name.clone(), Arc::new(tool));
         }
@@ -79,6 +83,7 @@ struct Compiler<'a> {
     node: NodeId,
     egress: &'a Egress,
     defaults: &'a Defaults,
+    policies: &'a [Placed],
     unavailable: Option<Unavailable>,
 }
 
@@ -116,6 +121,7 @@ impl Compiler<'_> {
         let annotations = raw.annotations.get();
         let truth =
             |given: Option<&Given<bool>>| given.and_then(Given::get).copied().unwrap_or(false);
+        let read_only = truth(annotations.map(|given| &given.read_only));
         Some(Tool {
             id: file_tool_id(DEFAULT_ORGANISATION, &name),
             name,
@@ -136,11 +142,12 @@ impl Compiler<'_> {
             timeout,
             result_limit,
             policy,
+            policies: policies::about(self.policies, raw.name.get()?, read_only),
             ask_first: raw.ask_first.get() == Some(&true),
             limits,
             destructive: truth(annotations.map(|given| &given.destructive)),
             idempotent: truth(annotations.map(|given| &given.idempotent)),
-            read_only: truth(annotations.map(|given| &given.read_only)),
+            read_only,
             filler,
             unavailable: self.unavailable.take(),
         })
@@ -281,7 +288,7 @@ impl Compiler<'_> {
         };
         let compiled = ArgumentSchema::compile(found.map(|(schema, _)| schema), profile.dialect);
         let report = |error: SchemaError| {
-            let steps: Vec<_> = error.pointer.split('/').skip(1).map(unescape).collect();
+            let steps: Vec<_> = error.pointer.split('/').skip(1).map(pointer_name).collect();
             let steps: Vec<_> = steps.iter().map(String::as_str).collect();
             let node = found.map_or(self.node, |(_, node)| node);
             self.context.report.error_below(node, &steps, error.message);
@@ -382,23 +389,26 @@ impl Compiler<'_> {
 
     /// The strictest of what the tool says; the file's default where it says nothing, or else the profile's.
     fn policy(&self, profile: &WireProfile) -> ToolPolicy {
-        let (own, shadow) = match self.raw.policy.found() {
+        let (own, candidate) = match self.raw.policy.found() {
             None => (None, None),
             Some((OneOf::Short(effect), _)) => (Some(effect), None),
             Some((OneOf::Long(raw), node)) => {
                 let hint = "write allow, ask_first, require_approval or deny";
                 let own = self.context.required(node, "effect", &raw.effect, hint);
-                let shadow = raw.shadow.found().and_then(|(raw, node)| {
-                    self.context.required(node, "effect", &raw.effect, hint)
+                let candidate = raw.shadow.found().and_then(|(raw, node)| {
+                    let effect = self.context.required(node, "effect", &raw.effect, hint);
+                    let when = policies::conditions(self.context, &raw.when);
+                    let when = when.into_iter().map(|(condition, _)| condition).collect();
+                    effect.map(|(effect, _)| Candidate { effect: effect.effect(), when })
                 });
-                (own.map(|(effect, _)| effect), shadow.map(|(effect, _)| effect))
+                (own.map(|(effect, _)| effect), candidate)
             }
         };
         let default = self.defaults.policy.unwrap_or(profile.default_policy);
         let own = own.map_or(default, |effect| effect.effect());
         let ask_first = self.raw.ask_first.get() == Some(&true);
         let effect_in_force = if ask_first { own.max(Effect::AskFirst) } else { own };
-        ToolPolicy { effect: effect_in_force, shadow: shadow.map(|effect| effect.effect()) }
+        ToolPolicy { effect: effect_in_force, candidate }
     }
 
     fn result_limit(&self, profile: &WireProfile) -> usize {
@@ -430,11 +440,6 @@ impl Compiler<'_> {
         }
         list.iter().filter_map(Given::get).cloned().collect()
     }
-}
-
-/// One step of a JSON pointer.
-fn unescape(step: &str) -> String {
-    step.replace("~1", "/").replace("~0", "~")
 }
 
 mod authentication;

@@ -16,12 +16,14 @@ use crate::exec::failure::AttemptFailure;
 use crate::exec::tokens::{Token, Tokens};
 use crate::exec::webhook::route::{Destination, Routes};
 use crate::exec::{Executed, Executor, Job};
+use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
 use crate::net::epoch::Epoch;
 use crate::net::pool::Pool;
 use crate::policy::approval;
 use crate::policy::retry::{self, Asked, AttemptEnd, LEAST_ATTEMPT, Next, ToolTraits};
+use crate::policy::rules;
 use crate::policy::wire::{OwnHeader, Rendering};
 use crate::telemetry::labels::AttemptResult;
 use crate::telemetry::metrics::Metrics;
@@ -270,7 +272,7 @@ impl Executor for WebhookExecutor {
 /// Whether the configuration in force still lets the tool be called: one that was taken away meanwhile is not asked again.
 fn may_still_run(job: &Job<'_>, current: &Epoch) -> bool {
     let (before, now) = (&job.epoch.snapshot, &current.snapshot);
-    let may = before.generation == now.generation || still_lets(&job.call.tool, before, now);
+    let may = before.generation == now.generation || still_lets(job.call, before, now);
     if !may {
         let (tool, call_id) = (&job.tool.name, job.call.id.as_str());
         tracing::warn!(%tool, call_id, "A reload took the tool away, the call is not repeated.");
@@ -280,12 +282,13 @@ fn may_still_run(job: &Job<'_>, current: &Epoch) -> bool {
 
 /// Whether a newer configuration lets the tool be called, and by the way of the one before: the call has that one's
 /// connections, and none of them may lead past a new proxy or through one that went.
-fn still_lets(tool: &str, before: &Snapshot, now: &Snapshot) -> bool {
+fn still_lets(call: &ToolCall, before: &Snapshot, now: &Snapshot) -> bool {
     let is_let = |tool: &Arc<Tool>| {
-        let decision = tool.policy.decide();
+        let agent = call.context.agent_id.as_deref();
+        let decision = rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
         tool.enabled && tool.unavailable.is_none() && approval::refusal(&decision).is_none()
     };
-    now.proxy == before.proxy && now.tool(tool).is_some_and(is_let)
+    now.proxy == before.proxy && now.tool(&call.tool).is_some_and(is_let)
 }
 
 /// The tool's own headers, then a person's credentials; the configuration keeps their names apart.
@@ -334,6 +337,9 @@ mod tests {
     use super::*;
     use crate::config::context::{Environment, SourceError};
     use crate::config::parse::parse;
+    use crate::model::call::CallContext;
+    use crate::model::id::CallId;
+    use crate::model::json::read_object;
 
     fn snapshot(fields: &str, around: &str) -> Snapshot {
         let environment = Environment::bare(&|_| Err(SourceError::Missing), 0);
@@ -346,20 +352,34 @@ mod tests {
 
     #[test]
     fn a_repeat_needs_a_configuration_that_lets_the_tool_be_called_by_the_same_way() {
-        const LET: &str = ", policy: allow";
+        const LET: &str = ", policy: allow, parameters: {type: object}";
+        let call = |tool: &str| ToolCall {
+            id: CallId::parse("call_0001").expect("an id"),
+            tool: tool.to_owned(),
+            arguments: read_object(r#"{"amount":600}"#).expect("an object"),
+            context: CallContext::default(),
+            deadline: None,
+            credentials: Vec::new(),
+        };
         let proxy = |host: &str| format!("egress: {{proxy: {{url: 'http://{host}:3128'}}}},");
         let check = |around: [&str; 2], fields: &str, expected: bool| {
             let (before, now) = (snapshot(LET, around[0]), snapshot(fields, around[1]));
-            assert_eq!(still_lets("one", &before, &now), expected, "{around:?} {fields}");
+            assert_eq!(still_lets(&call("one"), &before, &now), expected, "{around:?} {fields}");
         };
         check(["", "region: a,"], LET, true);
         check(["", ""], ", policy: deny", false);
         check(["", ""], ", policy: allow, enabled: false", false);
         let (one, other) = (proxy("one.example.net"), proxy("other.example.net"));
+        let rule = |over: u64| {
+            let when = format!("[{{pointer: /amount, operator: greater_than, threshold: {over}}}]");
+            format!("policies: [{{id: big, match: {{when: {when}}}, effect: deny}}],")
+        };
+        check(["", &rule(500)], LET, false);
+        check(["", &rule(700)], LET, true);
         check([&one, &one], LET, true);
         check(["", &one], LET, false);
         check([&one, &other], LET, false);
         check([&one, ""], LET, false);
-        assert!(!still_lets("two", &snapshot(LET, ""), &snapshot(LET, "")));
+        assert!(!still_lets(&call("two"), &snapshot(LET, ""), &snapshot(LET, "")));
     }
 }

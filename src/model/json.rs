@@ -127,6 +127,11 @@ pub fn measure(text: &str) -> Extent {
     extent
 }
 
+/// The key that a step of a JSON pointer stands for.
+pub fn pointer_name(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
+}
+
 /// The key as a step of a JSON pointer.
 pub fn pointer_step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")

@@ -1,5 +1,6 @@
 //! What the runtime gets back, and the closed list of failure codes (contract, section 3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::id::{CallId, IdempotencyKey};
@@ -272,9 +273,50 @@ impl Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// What is in force.
-    pub enforced: Effect,
-    /// What the tool's candidate would have said, where it has one.
-    pub shadow: Option<Effect>,
+    pub effect: Effect,
+    /// Who said it.
+    pub policy: PolicyName,
+    /// The conditions under which it says so, as text.
+    pub rule: Option<Arc<str>>,
+    /// A sentence of it, for the model.
+    pub message: Option<Arc<str>>,
+    /// What those would have said that only watch.
+    pub shadow: Vec<ShadowRuling>,
+}
+
+/// What a policy would have said that only watches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShadowRuling {
+    /// Whose it is.
+    pub policy: PolicyName,
+    /// What it would have said.
+    pub effect: Effect,
+    /// The conditions under which it says so, as text.
+    pub rule: Option<Arc<str>>,
+    /// Whether the call would have gone another way.
+    pub disagrees: bool,
+}
+
+/// By whom a decision is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PolicyName {
+    /// The tool's candidate.
+    Candidate,
+    /// The policy of this id.
+    Named(Arc<str>),
+    /// The tool itself, or its profile.
+    Tool,
+}
+
+impl PolicyName {
+    /// The name on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Candidate => "candidate",
+            Self::Named(id) => id,
+            Self::Tool => "tool",
+        }
+    }
 }
 
 /// The tool that a call found.

@@ -291,10 +291,11 @@ struct BreakerShape {
 impl<'a> ToolShape<'a> {
     fn new(tool: &'a Tool, agent_ids: Option<Vec<&'a str>>) -> Self {
         let effect = tool.policy.effect.as_str();
-        let policy = match tool.policy.shadow {
+        let policy = match &tool.policy.candidate {
             None => PolicyShape::Alone(effect),
-            Some(shadow) => {
-                PolicyShape::Watched { effect, shadow: EffectShape { effect: shadow.as_str() } }
+            Some(candidate) => {
+                let shadow = EffectShape { effect: candidate.effect.as_str() };
+                PolicyShape::Watched { effect, shadow }
             }
         };
         let rates = tool.limits.rates.iter().map(|limit| RateShape {

@@ -51,7 +51,7 @@ struct Beginning<'a> {
     tool_id: Option<&'a str>,
     tool_version: Option<u32>,
     kind: Option<&'static str>,
-    decision: Option<DecisionBody>,
+    decision: Option<DecisionBody<'a>>,
     approval: Option<()>,
     filler: Option<&'a str>,
 }
@@ -77,18 +77,18 @@ struct End<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct DecisionBody {
+struct DecisionBody<'a> {
     effect: &'static str,
-    policy: &'static str,
-    rule: Option<()>,
-    shadow: Vec<ShadowBody>,
+    policy: &'a str,
+    rule: Option<&'a str>,
+    shadow: Vec<ShadowBody<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct ShadowBody {
-    policy: &'static str,
+struct ShadowBody<'a> {
+    policy: &'a str,
     effect: &'static str,
-    rule: Option<()>,
+    rule: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,16 +147,16 @@ impl<'a> From<&'a CallOutcome> for Beginning<'a> {
             tool_version: reference.map(|tool| tool.version),
             kind: reference.map(|_| "webhook"),
             decision: outcome.decision.as_ref().map(|decision| DecisionBody {
-                effect: decision.enforced.as_str(),
-                policy: "tool",
-                rule: None,
+                effect: decision.effect.as_str(),
+                policy: decision.policy.as_str(),
+                rule: decision.rule.as_deref(),
                 shadow: decision
                     .shadow
                     .iter()
-                    .map(|effect| ShadowBody {
-                        policy: "candidate",
-                        effect: effect.as_str(),
-                        rule: None,
+                    .map(|ruling| ShadowBody {
+                        policy: ruling.policy.as_str(),
+                        effect: ruling.effect.as_str(),
+                        rule: ruling.rule.as_deref(),
                     })
                     .collect(),
             }),

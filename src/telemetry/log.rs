@@ -380,8 +380,8 @@ impl<'a> CallLine<'a> {
             shadow: outcome
                 .decision
                 .as_ref()
-                .and_then(|made| made.shadow)
-                .map(|effect| effect.as_str()),
+                .and_then(|made| made.shadow.first())
+                .map(|ruling| ruling.effect.as_str()),
             region: caller.region,
         }
     }

@@ -10,7 +10,7 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::model::outcome::{CallOutcome, Effect, FailureCode};
+use crate::model::outcome::{CallOutcome, Decision, Effect, FailureCode};
 use crate::policy::breaker::State;
 use crate::telemetry::config_metrics::ConfigMetrics;
 use crate::telemetry::labels::{
@@ -328,22 +328,25 @@ impl Metrics {
         self.vectors.address_decisions.with_label_values(&labels).inc();
     }
 
-    /// Counts a decision of a tool's policy and of its candidate.
-    pub fn policy(&self, tool: &ToolMetrics, enforced: Effect, shadow: Option<Effect>) {
+    /// Counts a decision, and what those would have said that only watch: a call that any of them would have sent another
+    /// way is one disagreement.
+    pub fn policy(&self, tool: &ToolMetrics, decision: &Decision) {
         if tool.is_retired() {
             return;
         }
         let decisions = &self.vectors.policy_decisions;
-        if enforced == Effect::Allow {
+        if decision.effect == Effect::Allow {
             tool.policy_allow.inc();
         } else {
-            decisions.with_label_values(&[tool.label.as_str(), enforced.as_str(), "enforce"]).inc();
+            let effect = decision.effect.as_str();
+            decisions.with_label_values(&[tool.label.as_str(), effect, "enforce"]).inc();
         }
-        if let Some(effect) = shadow {
-            decisions.with_label_values(&[tool.label.as_str(), effect.as_str(), "shadow"]).inc();
-            if effect != enforced {
-                self.vectors.shadow_disagreements.with_label_values(&[&tool.label]).inc();
-            }
+        for ruling in &decision.shadow {
+            let effect = ruling.effect.as_str();
+            decisions.with_label_values(&[tool.label.as_str(), effect, "shadow"]).inc();
+        }
+        if decision.shadow.iter().any(|ruling| ruling.disagrees) {
+            self.vectors.shadow_disagreements.with_label_values(&[&tool.label]).inc();
         }
     }
 

@@ -88,7 +88,7 @@ impl Vectors {
             ),
             shadow_disagreements: make.counters(
                 "policy_shadow_disagreements_total",
-                "Calls that a candidate would have decided otherwise.",
+                "Calls that a policy in shadow mode would have decided otherwise.",
                 tool,
             ),
             dns_lookups: make.counters("dns_lookups_total", "Lookups by result.", &["result"]),

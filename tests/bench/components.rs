@@ -9,6 +9,7 @@ use sortie::config::snapshot::Tool;
 use sortie::model::call::ToolCall;
 use sortie::model::outcome::{AttemptRecord, CallOutcome, Success, ToolReference};
 use sortie::policy::answer::{self, AnswerHead};
+use sortie::policy::rules;
 use sortie::policy::sign::MessageId;
 use sortie::policy::wire::Rendering;
 use sortie::serve;
@@ -113,7 +114,7 @@ fn outcome(tool: &Tool, call: &ToolCall, success: Success) -> CallOutcome {
             read_only: tool.read_only,
             filler: tool.filler.clone(),
         }),
-        decision: Some(tool.policy.decide()),
+        decision: Some(rules::decide(&tool.policy, &tool.policies, None, &call.arguments)),
         ended: Ok(success),
         attempts: vec![AttemptRecord {
             at_ms: NOW_MS,

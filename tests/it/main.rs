@@ -20,6 +20,7 @@ mod load;
 mod namespace;
 mod outbound;
 mod outcomes;
+mod policies;
 mod pool;
 mod readme;
 mod reload;

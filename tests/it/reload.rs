@@ -40,7 +40,7 @@ async fn wait_for(gateway: &Gateway, result: &str, count: u32) {
 }
 
 /// Replaces the configuration file and waits until it is in force.
-async fn apply(gateway: &Gateway, text: &str) {
+pub(crate) async fn apply(gateway: &Gateway, text: &str) {
     let before = reloads(gateway, "applied").await as u32;
     gateway.folder().replace(FILE, text);
     gateway.hang_up();

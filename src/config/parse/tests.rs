@@ -138,6 +138,7 @@ mod earlier;
 mod files;
 mod limits;
 mod mistakes;
+mod policies;
 mod sections;
 mod tools;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 
+use crate::model::outcome::{PolicyName, ShadowRuling};
 use crate::telemetry::labels::ReloadOutcome;
 
 struct Fixed;
@@ -62,15 +63,28 @@ fn a_tool_that_goes_takes_its_series_along_and_one_that_stays_goes_on() {
     metrics.configure(true, [labels("goes"), labels("stays")]);
     metrics.signing_keys([("goes", 1), ("stays", 1)]);
     let goes = metrics.tool("goes");
+    let watching = ShadowRuling {
+        policy: PolicyName::Candidate,
+        effect: Effect::Allow,
+        rule: None,
+        disagrees: true,
+    };
+    let decision = Decision {
+        effect: Effect::Deny,
+        policy: PolicyName::Tool,
+        rule: None,
+        message: None,
+        shadow: vec![watching],
+    };
     metrics.address_decision(&goes, "refuse", "private", "enforce");
-    metrics.policy(&goes, Effect::Deny, Some(Effect::Allow));
+    metrics.policy(&goes, &decision);
     metrics.certificate(&goes, 100);
     metrics.attempt(&metrics.tool("stays"), AttemptResult::Dns, Duration::ZERO);
     assert!(text(&metrics).contains(r#"tool="goes""#));
     metrics.configure(true, [labels("stays")]);
     // A call that began before still counts somewhere, but not in a series of its own.
     metrics.address_decision(&goes, "refuse", "private", "enforce");
-    metrics.policy(&goes, Effect::Deny, Some(Effect::Allow));
+    metrics.policy(&goes, &decision);
     metrics.certificate(&goes, 100);
     metrics.attempt(&goes, AttemptResult::Dns, Duration::ZERO);
     let text = text(&metrics);

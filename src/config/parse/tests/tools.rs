@@ -8,7 +8,7 @@ fn a_tool_has_the_profiles_defaults() {
     assert_eq!(tool.profile.name, "envelope-v1");
     assert_eq!(tool.timeout, Duration::from_secs(10));
     assert_eq!(tool.result_limit, 32_768);
-    assert_eq!((tool.policy.effect, tool.policy.shadow), (Effect::Allow, None));
+    assert_eq!((tool.policy.effect, &tool.policy.candidate), (Effect::Allow, &None));
     assert_eq!(tool.endpoint.to_string(), "https://shop.example.com/lookup");
     assert!(tool.enabled && !tool.idempotent && !tool.read_only && tool.unavailable.is_none());
     assert!(tool.signing.overlap.is_none());
@@ -31,7 +31,7 @@ fn a_tool_can_say_everything() {
         ["Authorization", "X-Shop"]
     );
     assert_eq!(
-        (tool.policy.effect, tool.policy.shadow),
+        (tool.policy.effect, tool.policy.candidate.as_ref().map(|candidate| candidate.effect)),
         (Effect::RequireApproval, Some(Effect::Allow))
     );
     assert!(tool.read_only && tool.idempotent && !tool.enabled);
@@ -386,7 +386,7 @@ fn the_strictest_policy_counts() {
     );
     bad_tool(
         "policy: {shadow: {when: []}}",
-        "8:13: tools[0].policy.effect: is missing, write allow, ask_first, require_approval or deny\n8:22: tools[0].policy.shadow.effect: is missing, write allow, ask_first, require_approval or deny\n8:23: tools[0].policy.shadow.when: is not supported by this version",
+        "8:13: tools[0].policy.effect: is missing, write allow, ask_first, require_approval or deny\n8:22: tools[0].policy.shadow.effect: is missing, write allow, ask_first, require_approval or deny\n8:29: tools[0].policy.shadow.when: must be 1 to 16 conditions, or left out",
     );
 }
 

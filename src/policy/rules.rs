@@ -1,0 +1,133 @@
+//! Policies over many tools: which of them match a call, and the strictest of what they say.
+//!
+//! Contract, section 6: rules only tighten. One in shadow mode changes nothing but the report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::call::Arguments;
+use crate::model::outcome::{Decision, Effect, PolicyName, ShadowRuling};
+use crate::policy::approval::ToolPolicy;
+use crate::policy::condition::Condition;
+use crate::policy::identity::Glob;
+
+/// Whether a policy is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It is.
+    Enforce,
+    /// It only watches.
+    Shadow,
+}
+
+/// What a tool does to the world, by its annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// `read_only`.
+    Read,
+    /// Anything else.
+    Write,
+}
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// Its name, for operators.
+    pub id: Arc<str>,
+    /// Whether it is in force.
+    pub mode: Mode,
+    /// The tools that it is about; empty: all.
+    pub tools: Vec<Glob>,
+    /// The agents whose calls it is about; empty: any, also a call without one.
+    pub agents: Vec<Glob>,
+    /// The tools that it is about, by what they do; `None`: all.
+    pub permission: Option<Permission>,
+    /// What must hold of the arguments, all of it.
+    pub when: Vec<Condition>,
+    /// `when` as text, where there is any.
+    pub rule: Option<Arc<str>>,
+    /// What it says.
+    pub effect: Effect,
+    /// What the model reads besides.
+    pub message: Option<Arc<str>>,
+    /// How long a person may take.
+    pub expires: Option<Duration>,
+    /// Of two that say the same, whose message is read: the higher one's.
+    pub priority: i64,
+}
+
+impl Policy {
+    /// Whether it can be about calls of this tool.
+    pub fn is_about(&self, tool: &str, permission: Permission) -> bool {
+        let named = self.tools.is_empty() || self.tools.iter().any(|glob| glob.matches(tool));
+        named && self.permission.is_none_or(|one| one == permission)
+    }
+
+    /// Whether it matches a call of a tool that it is about.
+    pub fn matches(&self, agent: Option<&str>, arguments: &Arguments) -> bool {
+        let is_bound = |agent: &str| self.agents.iter().any(|glob| glob.matches(agent));
+        (self.agents.is_empty() || agent.is_some_and(is_bound))
+            && self.when.iter().all(|condition| condition.holds(arguments))
+    }
+
+    fn name(&self) -> PolicyName {
+        PolicyName::Named(self.id.clone())
+    }
+}
+
+/// Decides on one call by the tool's own policy and the policies that are about the tool.
+pub fn decide(
+    own: &ToolPolicy,
+    policies: &[Arc<Policy>],
+    agent: Option<&str>,
+    arguments: &Arguments,
+) -> Decision {
+    let matching = || policies.iter().filter(|policy| policy.matches(agent, arguments));
+    let mut decision = Decision {
+        effect: own.effect,
+        policy: PolicyName::Tool,
+        rule: None,
+        message: None,
+        shadow: Vec::new(),
+    };
+    let mut strictest: Option<&Policy> = None;
+    for policy in matching().filter(|policy| policy.mode == Mode::Enforce) {
+        let rank = |policy: &Policy| (policy.effect, policy.priority);
+        if strictest.is_none_or(|other| rank(policy) > rank(other)) {
+            strictest = Some(policy);
+        }
+    }
+    // Where both say the same the policy is named: it has a message. Nothing needs a reason to be allowed.
+    if let Some(policy) = strictest
+        && policy.effect >= own.effect
+        && policy.effect > Effect::Allow
+    {
+        decision.effect = policy.effect;
+        decision.policy = policy.name();
+        decision.rule.clone_from(&policy.rule);
+        decision.message.clone_from(&policy.message);
+    }
+    if let Some(candidate) = &own.candidate
+        && candidate.when.iter().all(|condition| condition.holds(arguments))
+    {
+        let others = strictest.map_or(Effect::Allow, |policy| policy.effect);
+        decision.shadow.push(ShadowRuling {
+            policy: PolicyName::Candidate,
+            effect: candidate.effect,
+            rule: None,
+            disagrees: candidate.effect.max(others) != decision.effect,
+        });
+    }
+    for policy in matching().filter(|policy| policy.mode == Mode::Shadow) {
+        decision.shadow.push(ShadowRuling {
+            policy: policy.name(),
+            effect: policy.effect,
+            rule: policy.rule.clone(),
+            disagrees: policy.effect > decision.effect,
+        });
+    }
+    decision
+}
+
+#[cfg(test)]
+mod tests;
