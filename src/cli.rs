@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod demo;
+pub mod diff;
 pub mod egress;
 pub mod exit;
 pub mod key;
@@ -28,6 +29,7 @@ pub struct Arguments {
 enum Command {
     Check(check::Arguments),
     Demo(demo::Arguments),
+    Diff(diff::Arguments),
     Egress(egress::Arguments),
     Key(key::Arguments),
     Probe(probe::Arguments),
@@ -51,6 +53,7 @@ pub fn run() -> ExitCode {
     ExitCode::from(match arguments.command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Egress(arguments) => egress::run(&arguments),
         Command::Key(arguments) => key::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),

@@ -55,6 +55,7 @@ pub mod policy {
     pub mod window;
     pub mod wire;
     pub mod wire_parts;
+    pub mod wire_view;
 }
 
 /// Floor 2: text in, an immutable value out.
@@ -63,8 +64,10 @@ pub mod config {
     pub mod auth;
     pub mod basic;
     pub mod caller;
+    pub mod change;
     pub mod client_identity;
     pub mod context;
+    pub mod diff;
     pub mod egress;
     pub mod finding;
     pub mod given;

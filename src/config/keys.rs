@@ -51,18 +51,20 @@ fn key<'g>(
     let caller = caller(context, node, &written, names);
     context.required(node, "key", &raw.key, "write {file: PATH}, {env: NAME} or {sha256: HEX}");
     let values = [&raw.key, &raw.previous];
-    let digests = values
-        .into_iter()
-        .filter_map(Given::found)
-        .filter_map(|(raw, node)| digest(context, raw, node));
-    let digests = digests.collect();
+    let mut digests = Vec::new();
+    let mut stated = Vec::new();
+    for (raw, node) in values.into_iter().filter_map(Given::found) {
+        let digest = digest(context, raw, node);
+        digests.extend(digest);
+        stated.extend(digest.filter(|_| raw.sha256.node().is_some()));
+    }
     let ends = raw.expires.found().map(|(Day { ends, .. }, node)| {
         if *ends <= context.environment.unix_seconds {
             context.report.warn(node, "has passed, the key is no longer taken");
         }
         *ends
     });
-    Key { caller: Arc::new(caller), digests, ends }
+    Key { caller: Arc::new(caller), digests, stated, ends }
 }
 
 fn digest(context: &Context<'_>, raw: &RawKeyValue, node: NodeId) -> Option<KeyDigest> {

@@ -86,6 +86,7 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
         hash: String::new(),
         tools,
         agents,
+        policies: policies.into_iter().map(|placed| placed.policy).collect(),
         authentication,
         listeners,
         operators,

@@ -11,7 +11,12 @@ const DIGESTS: &[&str] = &["sha256"];
 
 /// The document as JSON. A digest is left out, and so is what follows the `?` of a URL: people put tokens there.
 pub fn redacted(document: &Document) -> Value {
-    value(document, document.root(), "")
+    part(document, document.root())
+}
+
+/// One part of the document in the same way.
+pub fn part(document: &Document, node: NodeId) -> Value {
+    value(document, node, "")
 }
 
 fn value(document: &Document, node: NodeId, key: &str) -> Value {

@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub tools: HashMap<ToolName, Arc<Tool>>,
     /// Which agent is offered which of them.
     pub agents: Agents,
+    /// The policies over many tools, in the order of the file.
+    pub policies: Vec<Arc<Policy>>,
     /// Who may call.
     pub authentication: Authentication,
     /// Which hosts and addresses may be called.
@@ -140,6 +142,8 @@ pub struct Tool {
     pub read_only: bool,
     /// What is said to the person meanwhile.
     pub filler: Option<String>,
+    /// As an operator may see it in the file: what is left out there is absent, and secrets are references.
+    pub written: serde_json::Value,
     /// Why the tool cannot be called, where it cannot.
     pub unavailable: Option<Unavailable>,
 }

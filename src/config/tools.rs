@@ -17,6 +17,7 @@ use crate::config::limits::{self, Defaults};
 use crate::config::policies::{self, Placed};
 use crate::config::raw_tool::{RawHeader, RawTool};
 use crate::config::read::choice;
+use crate::config::redact;
 use crate::config::snapshot::{Tool, Unavailable};
 use crate::config::yaml::NodeId;
 use crate::model::id::{DEFAULT_ORGANISATION, ToolName, file_tool_id};
@@ -149,6 +150,7 @@ impl Compiler<'_> {
             idempotent: truth(annotations.map(|given| &given.idempotent)),
             read_only,
             filler,
+            written: redact::part(self.context.report.document, self.node),
             unavailable: self.unavailable.take(),
         })
     }

@@ -258,6 +258,11 @@ impl Effect {
     /// From loosest to strictest.
     pub const ALL: [Self; 4] = [Self::Allow, Self::AskFirst, Self::RequireApproval, Self::Deny];
 
+    /// How strict it is: 0 is the loosest.
+    pub fn rank(self) -> usize {
+        Self::ALL.iter().take_while(|one| **one < self).count()
+    }
+
     /// The name on the wire and in labels.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -159,6 +159,11 @@ impl EgressRules {
         }
     }
 
+    /// The rules as they were compiled, for whoever compares them.
+    pub fn compiled(&self) -> &Compiled {
+        &self.rules
+    }
+
     /// The exceptions that are in force, each in words.
     pub fn exceptions_in_force(&self, unix_seconds: i64) -> Vec<String> {
         self.rules.exceptions_in_force(unix_seconds).map(ToString::to_string).collect()

@@ -14,6 +14,11 @@ impl Agents {
         Self(Some(agents))
     }
 
+    /// The agents by name, each with the tools that it is offered, where any are listed.
+    pub fn by_name(&self) -> Option<&BTreeMap<String, Vec<Glob>>> {
+        self.0.as_ref()
+    }
+
     /// Whether there is such an agent.
     pub fn knows(&self, agent: &str) -> bool {
         self.0.as_ref().is_none_or(|listed| listed.contains_key(agent))

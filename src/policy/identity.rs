@@ -67,6 +67,11 @@ impl Glob {
         glob_matches(&self.0, text)
     }
 
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The name, where it is no pattern.
     pub fn literal(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(&self.0)
@@ -176,13 +181,18 @@ pub struct Key {
     pub caller: Arc<Caller>,
     /// The current value and the previous one.
     pub digests: Vec<KeyDigest>,
+    /// Those of them that the file states itself.
+    pub stated: Vec<KeyDigest>,
     /// The first second, in Unix time, at which it is no longer taken.
     pub ends: Option<i64>,
 }
 
 /// The keys, by digest.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(HashMap<KeyDigest, (Arc<Caller>, Option<i64>)>);
+pub struct Keys {
+    by_digest: HashMap<KeyDigest, (Arc<Caller>, Option<i64>)>,
+    all: Vec<Key>,
+}
 
 impl Keys {
     /// Takes the file's keys; returns the name of a key whose value another one has too.
@@ -196,24 +206,29 @@ impl Keys {
                 }
             }
         }
-        Ok(Self(by_digest))
+        Ok(Self { by_digest, all: keys.to_vec() })
+    }
+
+    /// The keys in the order of the file, those whose value could not be read too.
+    pub fn all(&self) -> &[Key] {
+        &self.all
     }
 
     /// How many values there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.by_digest.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_digest.is_empty()
     }
 
     /// The caller who presents this key at this Unix second; `None` where it is unknown or has ended.
     ///
     /// The look-up is by SHA-256 of what was presented: timing tells nothing about a key that one does not have.
     pub fn find(&self, presented: &[u8], now: i64) -> Option<Arc<Caller>> {
-        let (caller, ends) = self.0.get(&KeyDigest::of(presented))?;
+        let (caller, ends) = self.by_digest.get(&KeyDigest::of(presented))?;
         let lives = ends.is_none_or(|end| now < end);
         lives.then(|| caller.clone())
     }
@@ -278,6 +293,7 @@ mod tests {
         let key = Key {
             caller: Arc::new(caller(&[], &[])),
             digests: vec![KeyDigest::of(b"new"), KeyDigest::of(b"old")],
+            stated: Vec::new(),
             ends: Some(100),
         };
         let keys = Keys::new(&[key]).expect("distinct");
@@ -293,6 +309,7 @@ mod tests {
         let key = Key {
             caller: Arc::new(caller(&[], &[])),
             digests: vec![KeyDigest::of(b"same"), KeyDigest::of(b"same")],
+            stated: Vec::new(),
             ends: None,
         };
         assert_eq!(Keys::new(&[key]).err().as_deref(), Some("k"));

@@ -1,5 +1,7 @@
 //! The names in a caller's certificate, and patterns for them.
 
+use std::fmt;
+
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
@@ -34,6 +36,14 @@ pub struct NamePattern(PeerName);
     "must be a DNS name or a URI of 1 to 256 visible ASCII characters, in which `*` stands for any run of characters"
 )]
 pub struct NamePatternError;
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            PeerName::Dns(text) | PeerName::Uri(text) => f.write_str(text),
+        }
+    }
+}
 
 impl NamePattern {
     /// Reads a pattern. One with `://` is for URIs, which keep their letter case.

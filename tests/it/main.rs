@@ -27,6 +27,7 @@ mod reload;
 mod retries;
 mod retry_profiles;
 mod retry_waits;
+mod review;
 mod secrets;
 mod soak;
 mod support;

@@ -1,0 +1,3 @@
+//! What a person who reviews, runs or writes tools gets to see of a configuration, by the real command.
+
+mod diff;
