@@ -1,6 +1,7 @@
 //! The composition root: builds every object once, in one function, and ends them in order.
 
 mod control;
+pub mod desk;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -142,16 +143,17 @@ impl App {
             Gateway::new(in_use, webhook, limits, clock.clone(), metrics.clone(), log.clone());
         let gateway = Arc::new(gateway);
         let end = Flag::default();
+        let readiness = Arc::new(Readiness::default());
         let parts = Arc::new(Parts {
             gateway: gateway.clone(),
             pool: pool.clone(),
             metrics: metrics.clone(),
             reloader: reloader.clone(),
+            readiness: readiness.clone(),
             log,
             end: end.clone(),
         });
 
-        let readiness = Arc::new(Readiness::default());
         let (key_sets, fetcher) = KeySets::new(clock.clone());
         let means = Means {
             metrics: metrics.clone(),

@@ -1,15 +1,22 @@
 //! The command line: arguments to one of the commands, and its exit code.
 
+pub mod call;
+pub mod calls;
 pub mod check;
+pub mod client;
 pub mod demo;
 pub mod diff;
 pub mod egress;
 pub mod exit;
+pub mod given;
 pub mod key;
+pub mod page;
 pub mod probe;
 pub mod schema;
 pub mod serve;
 pub mod sign;
+pub mod status;
+pub mod try_server;
 
 use std::process::ExitCode;
 
@@ -27,6 +34,8 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Call(call::Arguments),
+    Calls(calls::Arguments),
     Check(check::Arguments),
     Demo(demo::Arguments),
     Diff(diff::Arguments),
@@ -36,6 +45,8 @@ enum Command {
     Schema(schema::Arguments),
     Serve(serve::Arguments),
     Sign(sign::SignArguments),
+    Status(status::Arguments),
+    Try(try_server::Arguments),
     Verify(sign::VerifyArguments),
 }
 
@@ -51,6 +62,8 @@ pub fn run() -> ExitCode {
         }
     };
     ExitCode::from(match arguments.command {
+        Command::Call(arguments) => call::run(&arguments),
+        Command::Calls(arguments) => calls::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
@@ -60,6 +73,8 @@ pub fn run() -> ExitCode {
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sign(arguments) => sign::sign(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Try(arguments) => try_server::run(&arguments),
         Command::Verify(arguments) => sign::verify(&arguments),
     })
 }

@@ -53,6 +53,8 @@ pub struct Executed {
     pub started_at_ms: Option<i64>,
     /// The key that went out.
     pub idempotency_key: Option<IdempotencyKey>,
+    /// Why the last attempt failed, in the operator's words: they may name addresses and quote libraries.
+    pub reason: Option<String>,
     /// Time spent upstream and in waits: what is not the gateway's own.
     pub upstream: Duration,
 }

@@ -1,6 +1,7 @@
 //! The path of one call, readable top to bottom.
 
 pub mod flight;
+pub mod recent;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::clock::Clock;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
 use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
+use crate::gateway::recent::Recent;
 use crate::limits::Limits;
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
@@ -42,6 +44,7 @@ pub struct Gateway {
     metrics: Arc<Metrics>,
     log: LogSink,
     in_flight: InFlight,
+    recent: Recent,
     cut_off: Flag,
 }
 
@@ -72,7 +75,14 @@ struct Trail {
     attempts: Vec<AttemptRecord>,
     started_at_ms: Option<i64>,
     idempotency_key: Option<IdempotencyKey>,
+    unsaid: Unsaid,
+}
+
+/// What the outcome does not say.
+#[derive(Default)]
+struct Unsaid {
     upstream: Duration,
+    reason: Option<String>,
 }
 
 impl Gateway {
@@ -86,7 +96,8 @@ impl Gateway {
         log: LogSink,
     ) -> Self {
         let in_flight = InFlight::new(metrics.calls_in_flight.clone());
-        Self { epochs, webhook, limits, clock, metrics, log, in_flight, cut_off: Flag::default() }
+        let (recent, cut_off) = (Recent::default(), Flag::default());
+        Self { epochs, webhook, limits, clock, metrics, log, in_flight, recent, cut_off }
     }
 
     /// The configuration in force.
@@ -102,6 +113,11 @@ impl Gateway {
     /// The clocks.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// What is remembered of each tool's calls.
+    pub fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     /// Lines of finished calls since the start, by what became of them.
@@ -181,7 +197,7 @@ impl Gateway {
             finished_at_ms: self.clock.unix_ms(),
             duration,
         };
-        self.finish(epoch, caller, &call, &metrics, &outcome, trail.upstream);
+        self.finish(epoch, caller, &call, &metrics, &outcome, trail.unsaid);
         outcome
     }
 
@@ -262,12 +278,12 @@ impl Gateway {
         trail.attempts = executed.attempts;
         trail.started_at_ms = executed.started_at_ms;
         trail.idempotency_key = executed.idempotency_key;
-        trail.upstream = executed.upstream;
+        trail.unsaid = Unsaid { upstream: executed.upstream, reason: executed.reason };
         permit.settle(&executed.ended);
         executed.ended
     }
 
-    /// The one exit of every outcome: metrics and the call's log line.
+    /// The one exit of every outcome: metrics, what is remembered, and the call's log line.
     fn finish(
         &self,
         epoch: &Epoch,
@@ -275,12 +291,13 @@ impl Gateway {
         call: &ToolCall,
         metrics: &ToolMetrics,
         outcome: &CallOutcome,
-        upstream: Duration,
+        unsaid: Unsaid,
     ) {
         self.metrics.finished(metrics, outcome);
-        let own = outcome.duration.saturating_sub(upstream);
+        let own = outcome.duration.saturating_sub(unsaid.upstream);
         self.metrics.overhead.observe(own.as_secs_f64());
         let snapshot = &epoch.snapshot;
+        self.recent.note(snapshot, outcome, unsaid.reason);
         let owner = snapshot.tool(&call.tool).and_then(|tool| tool.owner.as_deref());
         let line = LineCaller {
             organisation: &caller.organisation,

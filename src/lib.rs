@@ -113,6 +113,7 @@ pub mod net {
     pub mod resolve;
     pub mod serving;
     pub mod shortage;
+    pub mod tap;
     #[cfg(test)]
     pub mod tests;
     pub mod tls;
@@ -125,7 +126,7 @@ pub mod telemetry {
     pub mod config_metrics;
     mod dial;
     pub mod labels;
-    mod line;
+    pub mod line;
     pub mod log;
     pub mod maker;
     pub mod metrics;

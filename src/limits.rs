@@ -39,6 +39,17 @@ pub struct Limits {
     hasher: RandomState,
 }
 
+/// How far the limits of a tool are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// How long its circuit stays open.
+    pub wait: Duration,
+    /// How long it asked not to be called.
+    pub pause: Duration,
+    /// Its calls that run.
+    pub calls: usize,
+}
+
 impl Limits {
     /// Limits of a gateway without tools.
     pub fn new(clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
@@ -124,6 +135,18 @@ impl Limits {
             (state.name.to_string(), stands)
         };
         tools.values().map(circuit).collect()
+    }
+
+    /// How far the limits of a tool are used.
+    pub fn standing(&self, tool: &str) -> Option<Standing> {
+        let state = self.tools.read().expect("no panic holds this lock").get(tool).cloned()?;
+        let now = state.now();
+        let wait = state.breaker().map(|breaker| breaker.wait(now));
+        Some(Standing {
+            wait: wait.unwrap_or_default(),
+            pause: state.pause_left(now),
+            calls: state.calls.taken(),
+        })
     }
 
     /// Closes the circuit of a tool and ends its pause; `false` where there is no such tool.

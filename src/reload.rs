@@ -75,7 +75,21 @@ pub enum ReloadResult {
 
 /// Asks for reloads. Clones ask the same worker, which does one at a time.
 #[derive(Debug, Clone)]
-pub struct Reloader(mpsc::Sender<Request>);
+pub struct Reloader {
+    requests: mpsc::Sender<Request>,
+    last: channel::Receiver<Option<LastReload>>,
+}
+
+/// The last reload of this process.
+#[derive(Debug, Clone)]
+pub struct LastReload {
+    /// When it ended, in Unix milliseconds.
+    pub at_ms: i64,
+    /// What asked for it.
+    pub trigger: Trigger,
+    /// What became of it.
+    pub result: ReloadResult,
+}
 
 #[derive(Debug)]
 struct Request {
@@ -105,6 +119,7 @@ pub struct ReloadWorker {
     epochs: channel::Sender<Arc<Epoch>>,
     means: Means,
     requests: mpsc::Receiver<Request>,
+    last: channel::Sender<Option<LastReload>>,
     in_force: Arc<InForce>,
     /// What was read last, which may not be in force.
     seen: Arc<Reading>,
@@ -135,8 +150,13 @@ impl Reloader {
     /// Reads everything again and takes it, where it can be taken. `None` once the gateway ends.
     pub async fn reload(&self, trigger: Trigger) -> Option<ReloadResult> {
         let (reply, answer) = oneshot::channel();
-        self.0.send(Request { trigger, reply }).await.ok()?;
+        self.requests.send(Request { trigger, reply }).await.ok()?;
         answer.await.ok()
+    }
+
+    /// The last one, whoever asked for it; `None` where there was none since the start.
+    pub fn last(&self) -> Option<LastReload> {
+        self.last.borrow().clone()
     }
 }
 
@@ -150,18 +170,20 @@ impl ReloadWorker {
         means: Means,
     ) -> (Reloader, Self) {
         let (sender, requests) = mpsc::channel(WAITING);
+        let (last, told) = channel::channel(None);
         let worker = Self {
             file: file.to_owned(),
             bound,
             epochs,
             requests,
+            last,
             seen: in_force.reading.clone(),
             in_force: Arc::new(in_force),
             watch: Watch::new(means.clock.clone()),
             overlaps: Overlaps::default(),
             means,
         };
-        (Reloader(sender), worker)
+        (Reloader { requests: sender, last: told }, worker)
     }
 
     /// Works until it is dropped: on request, when a folder changes, and every ten seconds.
@@ -226,9 +248,10 @@ impl ReloadWorker {
             Ended::Not(result) => result,
         };
         self.follow().await;
-        let now = self.means.clock.unix_ms().div_euclid(1000);
+        let at_ms = self.means.clock.unix_ms();
         result.tell(trigger);
-        self.means.metrics.config.reloaded(result.outcome(), now);
+        self.means.metrics.config.reloaded(result.outcome(), at_ms.div_euclid(1000));
+        self.last.send_replace(Some(LastReload { at_ms, trigger, result: result.clone() }));
         result
     }
 
@@ -285,6 +308,18 @@ impl ReloadResult {
         }
     }
 
+    /// What is wrong, or looks wrong, or needs a restart.
+    pub fn findings(&self) -> Vec<String> {
+        match self {
+            Self::Applied { warnings, .. } => warnings.clone(),
+            Self::Invalid { errors } => errors.clone(),
+            Self::NeedsRestart { what } => {
+                what.iter().map(|key| format!("{key} differs")).collect()
+            }
+            Self::Unchanged => Vec::new(),
+        }
+    }
+
     fn tell(&self, trigger: Trigger) {
         let trigger = trigger.as_str();
         match self {
@@ -323,7 +358,8 @@ impl ReloadResult {
 }
 
 impl Trigger {
-    fn as_str(self) -> &'static str {
+    /// The name in log lines.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Admin => "admin",
             Self::Poll => "poll",

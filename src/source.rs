@@ -12,7 +12,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::context::{Earlier, Environment, Lookup, Source, SourceError};
 use crate::config::finding::{ConfigErrors, Finding};
 use crate::config::parse;
-use crate::config::snapshot::{DnsSettings, Snapshot};
+use crate::config::snapshot::{Bind, DnsSettings, Snapshot};
 use crate::config::yaml;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
@@ -76,6 +76,23 @@ pub fn defaults() -> Result<(Arc<EgressRules>, DnsSettings), LoadError> {
     let snapshot = parse::parse("defaults", "{version: 1, auth: none}", &environment);
     let snapshot = snapshot.map_err(LoadError::Invalid)?;
     Ok((snapshot.egress, snapshot.dns))
+}
+
+/// Where the admin listener of a configuration file is, and its token, whatever is wrong with the rest of the file.
+pub fn admin(file: &Path) -> Result<Option<(Bind, Option<Secret>)>, LoadError> {
+    let name = file.display().to_string();
+    let bytes = read(file, yaml::MAX_BYTES);
+    let bytes = bytes.map_err(|error| LoadError::Unreadable { file: name.clone(), error })?;
+    let environment = environment(&lookup, System::default(), Terms::default());
+    Ok(parse::admin(&name, &String::from_utf8_lossy(&bytes), &environment))
+}
+
+/// Compiles a text that is no file, with these secrets and nothing of its own that listens: for commands without a
+/// configuration.
+pub fn compile_text(name: &str, text: &str, lookup: &Lookup<'_>) -> Result<Snapshot, LoadError> {
+    let terms = Terms { strict: true, bound: Some(Vec::new()), ..Terms::default() };
+    let environment = environment(lookup, System::read(), terms);
+    parse::parse(name, text, &environment).map_err(LoadError::Invalid)
 }
 
 /// Reads a secret as it is; nothing of it is ever logged.

@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use crate::clock::BoxFuture;
-use crate::config::snapshot::LogLevel;
+use crate::config::snapshot::{LogLevel, Tool, Unavailable};
 use crate::exec::Flag;
 use crate::gateway::Gateway;
+use crate::model::time::rfc3339;
 use crate::net::pool::Pool;
 use crate::policy::breaker::State;
-use crate::reload::{ReloadResult, Reloader, Trigger};
-use crate::serve::admin::{self, Control, Reloaded};
+use crate::policy::quota::RateLimit;
+use crate::reload::{Reloader, Trigger};
+use crate::serve::admin::status::{FailureStatus, LastReload, Status, ToolStatus};
+use crate::serve::admin::{Control, Reloaded};
+use crate::serve::telemetry::Readiness;
+use crate::telemetry::labels::LimitScope;
 use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::readings::Readings;
@@ -27,6 +33,7 @@ pub(super) struct Parts {
     pub(super) pool: Arc<Pool>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) reloader: Reloader,
+    pub(super) readiness: Arc<Readiness>,
     pub(super) log: LogSink,
     /// Raised where the admin listener asks for the end.
     pub(super) end: Flag,
@@ -66,15 +73,7 @@ impl Control for Parts {
     fn reload(&self) -> BoxFuture<'_, Option<Reloaded>> {
         Box::pin(async {
             let ended = self.reloader.reload(Trigger::Admin).await?;
-            let result = ended.outcome().as_str();
-            let findings = match ended {
-                ReloadResult::Applied { warnings, .. } => warnings,
-                ReloadResult::Invalid { errors } => errors,
-                ReloadResult::NeedsRestart { what } => {
-                    what.into_iter().map(|key| format!("{key} differs")).collect()
-                }
-                ReloadResult::Unchanged => Vec::new(),
-            };
+            let (result, findings) = (ended.outcome().as_str(), ended.findings());
             let snapshot = &self.gateway.epoch().snapshot;
             let (hash, generation) = (snapshot.hash.clone(), snapshot.generation);
             Some(Reloaded { result, hash, generation, findings })
@@ -97,20 +96,80 @@ impl Control for Parts {
         self.gateway.limits().reset(tool)
     }
 
-    fn status(&self) -> admin::Status {
+    fn status(&self) -> Status {
         let snapshot = &self.gateway.epoch().snapshot;
         let circuits = self.circuits().into_iter();
-        let circuits: BTreeMap<_, _> =
-            circuits.map(|(tool, state)| (tool, state.map_or(NO_CIRCUIT, State::as_str))).collect();
-        admin::Status {
-            version: env!("CARGO_PKG_VERSION"),
+        let circuits: BTreeMap<_, _> = circuits
+            .map(|(tool, state)| (tool, state.map_or(NO_CIRCUIT, State::as_str).to_owned()))
+            .collect();
+        let tools = snapshot.tools.values().map(|tool| {
+            let circuit = circuits.get(tool.name.as_str()).cloned();
+            (tool.name.to_string(), self.tool(tool, circuit.unwrap_or_default()))
+        });
+        let reload = self.reloader.last().map(|last| LastReload {
+            result: last.result.outcome().as_str().to_owned(),
+            trigger: last.trigger.as_str().to_owned(),
+            at: time(last.at_ms),
+            findings: last.result.findings(),
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             hash: snapshot.hash.clone(),
             generation: snapshot.generation,
+            ready: self.readiness.is_ready(),
             draining: self.metrics.draining.get() != 0,
             calls_in_flight: self.metrics.calls_in_flight.get(),
+            calls_in_flight_limit: self.metrics.calls_in_flight_limit.get(),
             upstream_connections_open: self.connections_open(),
             tasks: Handle::try_current().map_or(0, |runtime| runtime.metrics().num_alive_tasks()),
+            reload,
+            tools: tools.collect(),
             circuits,
         }
     }
+}
+
+impl Parts {
+    fn tool(&self, tool: &Tool, circuit: String) -> ToolStatus {
+        let standing = self.gateway.limits().standing(tool.name.as_str());
+        let history = self.gateway.recent().of(tool.name.as_str());
+        let failures = history.failures.iter().map(|failure| FailureStatus {
+            at: time(failure.at_ms),
+            call_id: failure.call_id.as_str().to_owned(),
+            code: failure.code.as_str().to_owned(),
+            detail: failure.detail.map(str::to_owned),
+            status: failure.http_status,
+            message: failure.message.clone(),
+            reason: failure.reason.clone(),
+        });
+        ToolStatus {
+            enabled: tool.enabled,
+            owner: tool.owner.clone(),
+            profile: tool.profile.name.clone(),
+            policy: tool.policy.effect.as_str().to_owned(),
+            unavailable: tool.unavailable.as_ref().map(Unavailable::reason),
+            circuit,
+            circuit_wait_ms: millis(standing.map(|standing| standing.wait)),
+            pause_ms: millis(standing.map(|standing| standing.pause)),
+            calls_in_flight: standing.map_or(0, |standing| standing.calls),
+            concurrency: tool.limits.concurrency,
+            rate_limits: tool.limits.rates.iter().map(in_words).collect(),
+            succeeded: history.succeeded,
+            unsuccessful: history.unsuccessful,
+            succeeded_at: history.succeeded_at_ms.map(time),
+            failures: failures.collect(),
+        }
+    }
+}
+
+fn in_words(limit: &RateLimit) -> String {
+    format!("{} per {}, burst {}", limit.rate, LimitScope::of(limit.per).as_str(), limit.burst())
+}
+
+fn millis(time: Option<Duration>) -> u64 {
+    u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn time(unix_ms: i64) -> String {
+    rfc3339(unix_ms).as_str().to_owned()
 }

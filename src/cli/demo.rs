@@ -1,7 +1,6 @@
 //! `sortie demo`: a tool server, a name server and a gateway on loopback, and four calls to watch.
 
 pub mod certificates;
-pub mod client;
 pub mod dns;
 pub mod folder;
 pub mod scenes;
@@ -12,16 +11,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use hyper::Method;
 use tokio::time::timeout;
 
 use crate::app::{App, StartError};
+use crate::cli::client::{Ask, ClientError, Place, ask};
 use crate::cli::demo::certificates::{CertificateError, Certificates};
-use crate::cli::demo::client::{ClientError, post_call};
 use crate::cli::demo::dns::{Entry, NameServer};
 use crate::cli::demo::folder::{Folder, random_text};
 use crate::cli::demo::scenes::{SCENES, show_received};
 use crate::cli::demo::tool_server::{Received, ToolServer};
 use crate::cli::exit::{OK, fail};
+use crate::model::secret::Secret;
 use crate::telemetry::log::LogSink;
 
 const SHOP: &str = "shop.example.com";
@@ -119,9 +120,16 @@ async fn play(once: bool, page: &mut dyn Write) -> Result<(), DemoError> {
     let telemetry = gateway.telemetry_address().ok_or(DemoError::NoListener)?;
     let places = introduction([address, telemetry], &config, &name_server, &tool_server);
     page.write_all(places.as_bytes()).map_err(print)?;
+    let (api, bearer) = (Place::Tcp(address), Secret::new(key));
     let mut surprises = Vec::new();
     for (number, scene) in (1..).zip(SCENES) {
-        let answer = timeout(CALL_TIMEOUT, post_call(address, &key, scene.call)).await;
+        let call = Ask {
+            method: Method::POST,
+            path: "/v1/calls",
+            bearer: Some(&bearer),
+            json: Some(scene.call),
+        };
+        let answer = timeout(CALL_TIMEOUT, ask(&api, call)).await;
         let answer = answer.map_err(|_| DemoError::Timeout { number })?;
         let (status, answer) = answer.map_err(|source| DemoError::Client { number, source })?;
         let received = drain(&mut tool_server);

@@ -8,6 +8,8 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
+/// It worked, and a tool's server accepts what it must not.
+pub const NOT_VERIFIED: u8 = 3;
 
 /// Prints a text, and gives the exit code: this one, or `FAILED` where it cannot be printed.
 pub fn print(text: &str, code: u8) -> u8 {

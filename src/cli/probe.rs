@@ -1,9 +1,11 @@
 //! `sortie probe ready`: asks a running gateway, for images without a shell or curl.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
+use crate::cli::client::{Ask, Place, ask};
 use crate::cli::exit::{OK, fail};
 
 /// Ask a running gateway whether it takes calls.
@@ -23,25 +25,22 @@ enum Command {
     },
 }
 
+/// A gateway that takes longer is not ready.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks once, two seconds at most for each step.
+/// Asks once.
 pub fn run(arguments: &Arguments) -> u8 {
     let Command::Ready { telemetry } = &arguments.command;
-    match ask(*telemetry) {
-        Ok(head) if head.starts_with("HTTP/1.1 200 ") => OK,
-        Ok(head) => fail(&format!("not ready: {}", head.lines().next().unwrap_or("no answer"))),
-        Err(error) => fail(&format!("{telemetry} does not answer: {error}")),
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("the runtime does not start: {error}")),
+    };
+    let place = Place::Tcp(*telemetry);
+    let asked = async { timeout(TIMEOUT, ask(&place, Ask::get("/readyz"))).await };
+    match runtime.block_on(asked) {
+        Ok(Ok((200, _))) => OK,
+        Ok(Ok((status, _))) => fail(&format!("not ready: {telemetry} answered {status}")),
+        Ok(Err(error)) => fail(&format!("{telemetry} does not answer: {error}")),
+        Err(_) => fail(&format!("{telemetry} does not answer within {TIMEOUT:?}")),
     }
-}
-
-fn ask(telemetry: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&telemetry, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = format!("GET /readyz HTTP/1.1\r\nHost: {telemetry}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.take(4096).read_to_string(&mut answer)?;
-    Ok(answer)
 }

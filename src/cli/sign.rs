@@ -124,7 +124,8 @@ impl KeyArguments {
     }
 }
 
-fn read_secret(path: &Path) -> Result<crate::model::secret::Secret, u8> {
+/// Reads a secret without its line end; where that is not possible it is said, and the exit code is the error.
+pub fn read_secret(path: &Path) -> Result<crate::model::secret::Secret, u8> {
     let secret = source::lookup(&Source::File(path.to_owned()));
     let fault = |error: SourceError| fail(&format!("the secret file `{}` {error}", path.display()));
     Ok(secret.map_err(fault)?.without_line_end())

@@ -11,13 +11,14 @@ use crate::config::finding::{ConfigErrors, Finding, Report};
 use crate::config::given::Given;
 use crate::config::profile::{self, RawProfile};
 use crate::config::raw::{LATER, RawConfig};
-use crate::config::snapshot::{Operators, Snapshot};
+use crate::config::snapshot::{Bind, Operators, Snapshot};
 use crate::config::tools::Profiles;
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
     agents, auth, egress, limits, listeners, policies, read, redact, runtime, serving, tools,
 };
 use crate::model::id::hex;
+use crate::model::secret::Secret;
 
 /// The only version of the file's format.
 const VERSION: u32 = 1;
@@ -48,6 +49,29 @@ pub fn parse(
         }
         _ => Err(ConfigErrors { errors, warnings }),
     }
+}
+
+/// Where the admin listener of a file is, and its token, whatever is wrong with the rest: for whoever asks a gateway that
+/// still runs on an earlier text. `None` where there is none, or where its own section is wrong.
+pub fn admin(
+    file: &str,
+    text: &str,
+    environment: &Environment<'_>,
+) -> Option<(Bind, Option<Secret>)> {
+    let (document, _) = Document::parse(text);
+    let document = document?;
+    let report = Report::new(file.to_owned(), Vec::new(), &document);
+    let raw: Given<RawConfig> = read::read(&report, LATER);
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let context = Context { report: &report, environment, strict: false, folder };
+    let listeners = &raw.get()?.listeners;
+    let bind = listeners::listeners(&context, listeners).admin?.bind;
+    let token = &listeners.get()?.admin.get()?.token;
+    let token = token.found().and_then(|(token, node)| {
+        let source = context.source(node, &token.file, &token.env)?;
+        context.secret(node, &source).ok()
+    });
+    Some((bind, token))
 }
 
 /// Compiles every section, whatever is wrong with the others; `None` where there are no rules to compile with.

@@ -169,6 +169,16 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
+    /// What the operator reads.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::ExceptionEnded => {
+                "the exception that opened its address is past its last day".to_owned()
+            }
+            Self::NoSecret(reason) => reason.clone(),
+        }
+    }
+
     /// What a model may read: no names, no places.
     pub fn sentence(&self) -> &'static str {
         match self {

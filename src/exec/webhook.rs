@@ -60,6 +60,8 @@ struct Window<'a> {
 struct Course {
     attempts: Vec<AttemptRecord>,
     upstream: Duration,
+    /// Why the last one failed.
+    reason: Option<String>,
     /// What the last one carried.
     token: Option<Token>,
 }
@@ -98,13 +100,17 @@ impl WebhookExecutor {
         let mut course = Course::default();
         let ended = match self.request(job, sent_at_ms, idempotency_key.as_ref()) {
             Ok(request) => self.attempts(job, &request, &mut course).await,
-            Err(failed) => Err(*failed.failure),
+            Err(failed) => {
+                course.reason = Some(failed.reason);
+                Err(*failed.failure)
+            }
         };
         Executed {
             ended,
             started_at_ms: course.attempts.first().map(|attempt| attempt.at_ms),
             idempotency_key: idempotency_key.filter(|_| !course.attempts.is_empty()),
             attempts: course.attempts,
+            reason: course.reason,
             upstream: course.upstream,
         }
     }
@@ -247,6 +253,7 @@ impl WebhookExecutor {
         course.upstream += trace.upstream;
         course.token = trace.token;
         let failed = ended.as_ref().err();
+        course.reason = failed.map(|failed| failed.reason.clone());
         if let Some(failed) = failed {
             log_failure(job, number, failed);
         }

@@ -30,6 +30,7 @@ impl Executor for Brittle {
                 attempts: Vec::new(),
                 started_at_ms: None,
                 idempotency_key: None,
+                reason: None,
                 upstream: Duration::ZERO,
             }
         })

@@ -19,6 +19,11 @@ impl Slots {
         let taken = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
         taken.ok().map(|_| Slot(self.0.clone()))
     }
+
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Slot {

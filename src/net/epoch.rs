@@ -14,6 +14,7 @@ use crate::net::pool::Way;
 use crate::net::proxy::ProxyTunnel;
 use crate::net::resolve::{HickoryResolver, Resolve};
 use crate::net::serving::{ServerTls, ServingError};
+use crate::net::tap::Tap;
 use crate::net::tls::{ClientTls, TlsError, client_tls, with_identity};
 
 /// A configuration in force.
@@ -35,6 +36,7 @@ pub struct Network {
     serving: Option<Arc<ServerTls>>,
     /// By the digests of client certificates: settings once for each, not for each call.
     identities: HashMap<[u8; 32], Identity>,
+    tap: Option<Tap>,
 }
 
 struct Identity {
@@ -67,9 +69,15 @@ impl Epoch {
         Ok(Self { snapshot, network })
     }
 
+    /// The same, and what passes through connections to tools is kept. Requests for tokens are not.
+    pub fn tapped(mut self, tap: Tap) -> Self {
+        self.network.tap = Some(tap);
+        self
+    }
+
     /// How this tool is reached: with the certificate that it shows, where it shows one.
     pub fn way(&self, tool: &Tool) -> Way {
-        let Network { connect, identities, .. } = &self.network;
+        let Network { connect, identities, tap, .. } = &self.network;
         let connect = match &tool.identity {
             None => connect,
             Some(identity) => {
@@ -77,7 +85,11 @@ impl Epoch {
                 &built.expect("a tool of this configuration").connect
             }
         };
-        Way { connect: connect.clone(), settings: self.snapshot.pool.clone() }
+        let connect = match tap {
+            None => connect.clone(),
+            Some(tap) => tap.on(connect.clone()),
+        };
+        Way { connect, settings: self.snapshot.pool.clone() }
     }
 }
 
@@ -120,7 +132,7 @@ impl Network {
             });
         }
         let connect = connector(&tls.config);
-        Ok(Self { resolver, connect, tls, serving, identities })
+        Ok(Self { resolver, connect, tls, serving, identities, tap: None })
     }
 
     /// What the api listener speaks TLS with; `None` where it speaks plain HTTP.

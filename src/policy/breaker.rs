@@ -157,6 +157,14 @@ impl Breaker {
         }
     }
 
+    /// How long it stays open still.
+    pub fn wait(&self, now: Duration) -> Duration {
+        match self.phase {
+            Phase::Open { until } => until.saturating_sub(now),
+            Phase::Closed | Phase::HalfOpen => Duration::ZERO,
+        }
+    }
+
     /// Asks for the leave to call.
     pub fn permit(&mut self, now: Duration) -> Result<Ticket, Refused> {
         let began = match self.phase {

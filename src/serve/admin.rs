@@ -1,6 +1,7 @@
 //! The admin listener: reload, drain, the configuration in force, the log's level, circuits (contract, section 1).
 
-use std::collections::BTreeMap;
+pub mod status;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -16,6 +17,7 @@ use crate::clock::BoxFuture;
 use crate::config::snapshot::{LogLevel, Operators};
 use crate::gateway::Gateway;
 use crate::policy::identity::KeyDigest;
+use crate::serve::admin::status::Status;
 use crate::serve::auth::{bearer, require_local_host};
 use crate::serve::body;
 use crate::serve::http::{ApiCode, ApiError, json, method_not_allowed, not_found};
@@ -55,27 +57,6 @@ pub struct Reloaded {
     pub generation: u64,
     /// Why nothing was changed, or what looks wrong: as the log has it.
     pub findings: Vec<String>,
-}
-
-/// How the gateway stands.
-#[derive(Debug, Clone, Serialize)]
-pub struct Status {
-    /// This build.
-    pub version: &'static str,
-    /// The configuration in force.
-    pub hash: String,
-    /// Counts the configurations of this process.
-    pub generation: u64,
-    /// Whether it ends.
-    pub draining: bool,
-    /// Calls that run.
-    pub calls_in_flight: i64,
-    /// Connections to tools that are open.
-    pub upstream_connections_open: u64,
-    /// Tasks of the runtime that are alive.
-    pub tasks: usize,
-    /// Of each tool its circuit: closed, open or half_open.
-    pub circuits: BTreeMap<String, &'static str>,
 }
 
 /// What the routes need.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The bytes of one line with whatever stands in it: only its last byte may be a line feed.
-pub(super) fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
+pub fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
     let (inner, end) = match line.split_last() {
         Some((b'\n', inner)) => (inner, "\n"),
         _ => (line, ""),

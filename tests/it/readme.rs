@@ -150,6 +150,7 @@ async fn every_command_runs_as_it_is_written() {
                     shell.write("sortie.yaml", &yaml);
                 }
                 shell.run(&line);
+                calls += usize::from(line.starts_with("sortie call "));
                 commands += 1;
             }
         }

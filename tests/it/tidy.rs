@@ -72,10 +72,7 @@ const BANS: &[Ban] = &[
             "Socket::new",
         ],
         view: View::Product,
-        applies: |path| {
-            !["net/connect.rs", "serve/bind.rs", "cli/probe.rs", "cli/demo/client.rs"]
-                .contains(&path)
-        },
+        applies: |path| !["net/connect.rs", "serve/bind.rs", "cli/client.rs"].contains(&path),
     },
     Ban {
         why: "only clock.rs reads a clock",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::cli::demo::tool_server::Received;
+use crate::cli::page::{indent, unfold};
 
 /// One call and what should come of it.
 #[derive(Debug)]
@@ -120,57 +121,12 @@ fn main_fields(outcome: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").replace(",\n}", "\n}")
 }
 
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect()
-}
-
-/// Puts each member of a JSON object on a line of its own; the order and the values stay as they are.
-fn unfold(json: &str) -> String {
-    let (mut page, mut depth, mut in_string, mut escaped) = (String::new(), 0usize, false, false);
-    for character in json.chars() {
-        if in_string {
-            in_string = escaped || character != '"';
-            escaped = !escaped && character == '\\';
-            page.push(character);
-            continue;
-        }
-        in_string = character == '"';
-        if matches!(character, '}' | ']') {
-            depth = depth.saturating_sub(1);
-            if depth == 0 {
-                page.push('\n');
-            }
-        }
-        page.push(character);
-        match character {
-            '{' | '[' => {
-                depth += 1;
-                if depth == 1 {
-                    page.push_str("\n  ");
-                }
-            }
-            ',' if depth == 1 => page.push_str("\n  "),
-            ',' | ':' => page.push(' '),
-            _ => {}
-        }
-    }
-    page
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn received(signature: Result<(), &'static str>) -> Received {
         Received { raw: "POST / HTTP/1.1\r\nHost: x\r\n\r\n{}".to_owned(), signature }
-    }
-
-    #[test]
-    fn members_stand_on_lines_of_their_own() {
-        let json = r#"{"id":"a,{\"b","error":{"code":null},"attempts":[1,2]}"#;
-        let page =
-            "{\n  \"id\": \"a,{\\\"b\",\n  \"error\": {\"code\": null},\n  \"attempts\": [1, 2]\n}";
-        assert_eq!(unfold(json), page);
     }
 
     #[test]

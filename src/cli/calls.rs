@@ -1,0 +1,314 @@
+//! `sortie calls`: the lines of finished calls, out of a log, filtered.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::cli::exit::{OK, fail};
+use crate::clock::{Clock, SystemClock};
+use crate::config::leaf::Span;
+use crate::model::time::rfc3339;
+use crate::telemetry::line::one_line;
+
+/// A longer line is no line of a call.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// Show finished calls, out of a gateway's log.
+///
+/// Calls are not stored yet, so this reads what the gateway writes to its standard output (with `logging.format: json`), from
+/// a file or from standard input: `kubectl logs deploy/sortie | sortie calls --tool lookup_order --since 1h`. Lines of other
+/// kinds are passed over; what is no JSON is counted on stderr.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only calls of this tool; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    tool: Vec<String>,
+    /// Only calls that ended with this code (`ok`, `timeout`, …); may be given more than once
+    #[arg(long, value_name = "CODE")]
+    code: Vec<String>,
+    /// Only calls that ended since then: a time such as 2026-12-01T08:00:00Z, or how long ago, such as 15m, 2h or 1d
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    since: Option<i64>,
+    /// The log; `-` is standard input
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    log: PathBuf,
+    /// Print the lines as they are
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is shown of a call's line.
+#[derive(Debug, Deserialize)]
+struct Line {
+    ts: String,
+    call_id: String,
+    tool: String,
+    status: String,
+    code: String,
+    outcome: Option<String>,
+    attempts: u64,
+    duration_ms: u64,
+}
+
+/// What a line of the log is.
+#[derive(Debug)]
+enum Found {
+    Call(Line),
+    Malformed,
+    Other,
+}
+
+/// How many lines there were of each kind.
+#[derive(Debug, Default)]
+struct Counts {
+    by_code: BTreeMap<String, u64>,
+    malformed: u64,
+}
+
+/// Unix milliseconds of a time, or of so long ago.
+fn since(text: &str) -> Result<i64, String> {
+    if let Ok(moment) = text.parse::<jiff::Timestamp>() {
+        return Ok(moment.as_millisecond());
+    }
+    let ago = Span::parse(text).ok_or("write 2026-12-01T08:00:00Z, or 15m, 2h, 1d")?;
+    let ago = i64::try_from(ago.0.as_millis()).unwrap_or(i64::MAX);
+    Ok(SystemClock.unix_ms().saturating_sub(ago))
+}
+
+/// Prints what is asked for: 0 also where that is nothing, 1 where the log cannot be read.
+pub fn run(arguments: &Arguments) -> u8 {
+    let log: Box<dyn Read> = if arguments.log == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        match File::open(&arguments.log) {
+            Ok(file) => Box::new(file),
+            Err(error) => {
+                let log = arguments.log.display();
+                return fail(&format!("the log `{log}` cannot be read: {error}"));
+            }
+        }
+    };
+    let mut counts = Counts::default();
+    let told = arguments.tell(BufReader::new(log), &mut io::stdout(), &mut counts);
+    if counts.malformed > 0 {
+        let lines = if counts.malformed == 1 { "line is" } else { "lines are" };
+        let hint = "the log has to be written with `logging.format: json`";
+        fail(&format!("{} {lines} no JSON and left out; {hint}", counts.malformed));
+    }
+    match told {
+        // A reader that closed the pipe has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => OK,
+        Err(error) => fail(&format!("the log cannot be read to its end: {error}")),
+        Ok(()) => OK,
+    }
+}
+
+impl Arguments {
+    /// Line by line, so that a log that goes on is shown as it grows.
+    fn tell(
+        &self,
+        mut log: impl BufRead,
+        out: &mut impl Write,
+        counts: &mut Counts,
+    ) -> io::Result<()> {
+        if !self.json {
+            let heads = ["TIME", "TOOL", "STATUS", "CODE", "OUTCOME", "ATTEMPTS", "MS", "CALL"];
+            out.write_all(row(heads.map(str::to_owned)).as_bytes())?;
+        }
+        while let Some(bytes) = next_line(&mut log)? {
+            let line = match Found::of(&bytes) {
+                Found::Call(line) if self.wants(&line) => line,
+                Found::Call(_) | Found::Other => continue,
+                Found::Malformed => {
+                    counts.malformed += 1;
+                    continue;
+                }
+            };
+            *counts.by_code.entry(line.code.clone()).or_default() += 1;
+            let shown =
+                if self.json { [json_of(&bytes), b"\n"].concat() } else { line.row().into_bytes() };
+            out.write_all(&shown)?;
+            out.flush()?;
+        }
+        if !self.json {
+            out.write_all(counts.summary().as_bytes())?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn wants(&self, line: &Line) -> bool {
+        let among = |given: &[String], found: &str| {
+            given.is_empty() || given.iter().any(|one| one == found)
+        };
+        // Times of one form and length are in order as texts.
+        let since = self.since.is_none_or(|since| line.ts.as_str() >= rfc3339(since).as_str());
+        since && among(&self.tool, &line.tool) && among(&self.code, &line.code)
+    }
+}
+
+impl Found {
+    fn of(bytes: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Any {
+            stream: Option<String>,
+        }
+        if bytes.trim_ascii().is_empty() {
+            return Self::Other;
+        }
+        let json = json_of(bytes);
+        match serde_json::from_slice::<Any>(json) {
+            Ok(Any { stream: Some(stream) }) if stream == "call" => {
+                serde_json::from_slice(json).map_or(Self::Malformed, Self::Call)
+            }
+            Ok(_) => Self::Other,
+            Err(_) => Self::Malformed,
+        }
+    }
+}
+
+impl Line {
+    fn row(self) -> String {
+        let outcome = self.outcome.unwrap_or_else(|| "-".to_owned());
+        let numbers = [self.attempts, self.duration_ms].map(|number| number.to_string());
+        let [attempts, duration] = numbers;
+        row([self.ts, self.tool, self.status, self.code, outcome, attempts, duration, self.call_id])
+    }
+}
+
+impl Counts {
+    fn summary(&self) -> String {
+        let all: u64 = self.by_code.values().sum();
+        let codes = self.by_code.iter().map(|(code, count)| format!("{count} {code}"));
+        let codes: Vec<_> = codes.collect();
+        let calls = if all == 1 { "call" } else { "calls" };
+        match codes.as_slice() {
+            [] => "\nno such calls\n".to_owned(),
+            codes => format!("\n{}", clean(&format!("{all} {calls}: {}", codes.join(", ")))),
+        }
+    }
+}
+
+/// A line from where its JSON begins: some collectors write their own time before it.
+fn json_of(line: &[u8]) -> &[u8] {
+    let begin = line.iter().position(|byte| *byte == b'{').unwrap_or_default();
+    line.get(begin..).unwrap_or_default()
+}
+
+/// One line of the table. A tool's name is as it was asked for, so it may hold anything.
+fn row(cells: [String; 8]) -> String {
+    let [ts, tool, status, code, outcome, attempts, ms, call] = cells;
+    clean(&format!(
+        "{ts:<24}  {tool:<24}  {status:<9}  {code:<19}  {outcome:<8}  {attempts:>8}  {ms:>7}  {call}"
+    ))
+}
+
+fn clean(text: &str) -> String {
+    String::from_utf8_lossy(&one_line(text.as_bytes())).into_owned() + "\n"
+}
+
+/// The next line without its end, `None` at the end. Of one that is too long only the beginning is kept.
+fn next_line(log: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    if log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        let mut rest = Vec::new();
+        while log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut rest)? > 0
+            && rest.last() != Some(&b'\n')
+        {
+            rest.clear();
+        }
+    }
+    Ok(Some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK_LINE: &str = r#"{"stream":"call","ts":"2026-10-30T09:55:02.000Z","call_id":"call_1","trace_id":null,"organisation":"default","key":"a","agent_id":null,"session_id":null,"run_id":null,"end_user_id":null,"tool":"lookup_order","owner":null,"version":1,"status":"succeeded","code":"ok","outcome":null,"attempts":1,"duration_ms":184,"bytes":20,"truncated":false,"replayed":false,"shadow":null,"region":null}"#;
+
+    fn line(ts: &str, tool: &str, code: &str) -> String {
+        let time = OK_LINE.replace("2026-10-30T09:55:02.000Z", ts);
+        time.replace("\"ok\"", &format!("\"{code}\"")).replace("lookup_order", tool)
+    }
+
+    fn arguments() -> Arguments {
+        let log = PathBuf::from("-");
+        Arguments { tool: Vec::new(), code: Vec::new(), since: None, log, json: false }
+    }
+
+    #[track_caller]
+    fn check(arguments: &Arguments, log: &str, shown: &[&str], malformed: u64) {
+        let (mut out, mut counts) = (Vec::new(), Counts::default());
+        arguments.tell(log.as_bytes(), &mut out, &mut counts).expect("memory");
+        let out = String::from_utf8(out).expect("UTF-8");
+        assert_eq!(out.lines().collect::<Vec<_>>(), shown);
+        assert_eq!(counts.malformed, malformed);
+    }
+
+    const HEAD: &str = "TIME                      TOOL                      STATUS     CODE                 OUTCOME   ATTEMPTS       MS  CALL";
+    const OK_ROW: &str = "2026-10-30T09:55:02.000Z  lookup_order              succeeded  ok                   -                1      184  call_1";
+
+    #[test]
+    fn calls_are_rows_and_other_lines_are_passed_over() {
+        let log = format!("{{\"level\":\"INFO\"}}\n\n2026-10-30T09:55:02.1Z {OK_LINE}\n");
+        check(&arguments(), &log, &[HEAD, OK_ROW, "", "1 call: 1 ok"], 0);
+        check(&arguments(), "", &[HEAD, "", "no such calls"], 0);
+        check(&Arguments { json: true, ..arguments() }, OK_LINE, &[OK_LINE], 0);
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_call_is_counted() {
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(3 << 20));
+        let odd = r#"{"stream":"call","ts":7}"#;
+        let log = format!("nonsense\n{long}\n{odd}\n[]\n{{\"stream\":\"call\"\n{OK_LINE}");
+        check(&arguments(), &log, &[HEAD, OK_ROW, "", "1 call: 1 ok"], 5);
+    }
+
+    #[test]
+    fn filters_hold_together() {
+        let log = [
+            line("2026-10-30T09:55:02.000Z", "a", "ok"),
+            line("2026-10-30T09:55:03.000Z", "a", "timeout"),
+            line("2026-10-30T09:55:03.001Z", "b", "timeout"),
+        ];
+        let count = |arguments: &Arguments| {
+            let (mut out, mut counts) = (Vec::new(), Counts::default());
+            arguments.tell(log.join("\n").as_bytes(), &mut out, &mut counts).expect("memory");
+            counts.by_code.values().sum::<u64>()
+        };
+        let given = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let since = Some(since("2026-10-30T09:55:03Z").expect("a time"));
+        assert_eq!(count(&arguments()), 3);
+        assert_eq!(count(&Arguments { tool: given(&["a"]), ..arguments() }), 2);
+        assert_eq!(count(&Arguments { tool: given(&["a", "b"]), ..arguments() }), 3);
+        assert_eq!(count(&Arguments { code: given(&["timeout"]), ..arguments() }), 2);
+        assert_eq!(count(&Arguments { since, ..arguments() }), 2);
+        let both = Arguments { since, tool: given(&["b"]), code: given(&["ok"]), ..arguments() };
+        assert_eq!(count(&both), 0);
+    }
+
+    #[test]
+    fn a_name_does_not_dress_the_terminal_up() {
+        let log = line("2026-10-30T09:55:02.000Z", "\\u001b[31m", "ok");
+        let (mut out, mut counts) = (Vec::new(), Counts::default());
+        arguments().tell(log.as_bytes(), &mut out, &mut counts).expect("memory");
+        assert!(!out.contains(&0x1b), "{out:?}");
+    }
+
+    #[test]
+    fn since_is_a_time_or_how_long_ago() {
+        assert_eq!(since("1970-01-01T00:00:01Z"), Ok(1000));
+        let hour = since("1h").expect("a span");
+        let off = SystemClock.unix_ms() - 3_600_000 - hour;
+        assert!((0..60_000).contains(&off), "{off}");
+        assert!(since("yesterday").is_err());
+        assert!(since("999999999999999999d").is_err());
+    }
+}
