@@ -5,7 +5,7 @@ import hashlib, hmac, re, time
 def verify(secret: str, header: str, body: bytes, tolerance: int = 300) -> bool:
     parts = [part.partition("=") for part in header.split(",")]
     times = [value for name, _, value in parts if name == "t"]
-    if len(times) != 1 or not re.fullmatch("[0-9]{1,12}", times[0]):
+    if not secret or len(times) != 1 or not re.fullmatch("[0-9]{1,12}", times[0]):
         return False
     if abs(time.time() - int(times[0])) > tolerance:
         return False

@@ -9,6 +9,7 @@ mod breaker;
 mod callers;
 mod catalogue;
 mod cli;
+mod clients;
 mod corpus;
 mod demo;
 mod egress;

@@ -2,6 +2,7 @@
 
 mod happens;
 mod page;
+mod server;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,17 +12,14 @@ use sortie::policy::egress_code::EgressCode;
 use sortie::serve::http::ApiCode;
 
 use self::page::{Page, Shell, backticked, words};
-use crate::support::certs::Authority;
+use self::server::Server;
 use crate::support::config::ConfigBuilder;
-use crate::support::dns::DnsServer;
 use crate::support::gateway::Gateway;
-use crate::support::http::{Reply, exchange, get, post};
+use crate::support::http::{Reply, exchange, get, post, request};
+use crate::support::languages::runs;
 use crate::support::script::{Script, answer};
-use crate::support::upstream::Upstream;
 use crate::support::world::World;
 
-/// The host of the page's tool.
-const HOST: &str = "shop.example.com";
 /// The page's addresses, which a test must not take.
 const API: &str = "127.0.0.1:8477";
 const TELEMETRY: &str = "127.0.0.1:9477";
@@ -34,55 +32,16 @@ fn the_first_commands_are_the_ones_that_are_promised() {
     assert_eq!(first("## Tests"), "cargo test --locked\n");
 }
 
-/// The page's tool, its name and its certificate.
-struct Shop {
-    authority: Authority,
-    upstream: Upstream,
-    dns: DnsServer,
-}
-
-impl Shop {
-    async fn open() -> Self {
-        let authority = Authority::new();
-        let upstream = Upstream::tls(&authority.leaf(&[HOST])).await;
-        upstream.default(Script::always(answer(
-            200,
-            "application/json",
-            r#"{"status":"shipped"}"#,
-        )));
-        Self { authority, upstream, dns: DnsServer::start().await }
+/// The page's configuration on free ports.
+async fn start(yaml: &str, shell: &Shell) -> Gateway {
+    let any = json!({"address": "127.0.0.1:0"});
+    let yaml = format!("{yaml}listeners: {}\n", json!({"api": any, "telemetry": any}));
+    let mut config = ConfigBuilder::new().raw(&yaml);
+    for file in ["secrets/runtime", "secrets/lookup_order"] {
+        let secret = shell.read(file);
+        config = config.file(file, &secret).watch(secret.trim_end());
     }
-
-    /// The page's configuration on free ports, with this shop as its tool.
-    async fn gateway(&self, yaml: &str, shell: &Shell) -> Gateway {
-        self.dns.set(HOST, &["A 127.0.0.1"]);
-        let mut yaml = self.at_home(yaml);
-        let port = self.upstream.port().to_string();
-        let exception = json!({
-            "tools": ["*"], "hosts": [HOST], "cidrs": ["127.0.0.1/32"], "ports": [port],
-            "reason": "the test's own upstream", "owner": "tests",
-        });
-        let any = json!({"address": "127.0.0.1:0"});
-        for (key, value) in [
-            ("listeners", json!({"api": any, "telemetry": any})),
-            ("dns", json!({"servers": [self.dns.address().to_string()]})),
-            ("egress", json!({"exceptions": [exception], "tls": {"extra_ca": {"file": "ca.pem"}}})),
-        ] {
-            yaml.push_str(&format!("{key}: {value}\n"));
-        }
-        let mut config = ConfigBuilder::new().raw(&yaml).file("ca.pem", &self.authority.pem());
-        for file in ["secrets/runtime", "secrets/lookup_order"] {
-            let secret = shell.read(file);
-            config = config.file(file, &secret).watch(secret.trim_end());
-        }
-        config.start().await
-    }
-
-    /// The page's text with this shop's port.
-    fn at_home(&self, text: &str) -> String {
-        let home = format!("https://{HOST}:{}/", self.upstream.port());
-        text.replace(&format!("https://{HOST}/"), &home)
-    }
+    config.start().await
 }
 
 /// Runs `curl` as the page writes it, without needing curl.
@@ -106,42 +65,64 @@ async fn curl(line: &str, gateway: &Gateway) -> Reply {
     exchange(address, &post(path, key, body)).await
 }
 
+/// Lines that are not run as they stand, and why. Every other line is run, so a new one that cannot be needs a row here.
+const NOT_RUN: &[(&str, &str)] = &[
+    (
+        "cargo install --locked --path .",
+        "writes outside of the folder; `sortie` is the binary under test",
+    ),
+    ("cargo test --locked", "is what runs this test"),
+];
+
+/// How a line becomes one of the binary under test, which is what it builds.
+const BUILDS: &str = "cargo run --release --locked -- ";
+
 // The commands wait for the fixtures, so these need threads of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_runs_as_it_is_written() {
+    if !runs("python3", &["--version"]) {
+        return;
+    }
     let page = Page::read();
-    let yaml = page.blocks("yaml").first().cloned().expect("a configuration");
-    let shop = Shop::open().await;
+    let first = |language| page.blocks(language).first().cloned().expect("a block");
+    let mut server = Server::new();
+    let yaml = server.at_home(&first("yaml"));
     let mut shell = Shell::new();
     let mut gateway: Option<Gateway> = None;
-    let (mut calls, mut commands) = (0, 0);
+    let (mut calls, mut commands, mut not_run) = (0, 0, BTreeSet::new());
     for line in page.blocks("sh").iter().flat_map(|block| page::lines(block)) {
-        let line = shop.at_home(&line);
+        let line = server.at_home(&line);
         let line = match &gateway {
             None => line,
             Some(running) => line
                 .replace(API, &running.api().to_string())
                 .replace(TELEMETRY, &running.telemetry().to_string()),
         };
+        if let Some((row, _)) = NOT_RUN.iter().find(|(row, _)| *row == line) {
+            not_run.insert(*row);
+            continue;
+        }
         match line.split(' ').next().unwrap_or_default() {
+            "cd" => {
+                let folder = shell.folder().join(line.trim_start_matches("cd "));
+                shell.move_to(&folder);
+                // The reader writes these when the folder is made.
+                shell.write("server.py", &server.at_home(&first("python")));
+                shell.write("sortie.yaml", &yaml);
+            }
             "curl" => {
                 let reply = curl(&line, gateway.as_ref().expect("`serve` comes first")).await;
                 assert_eq!(reply.status, 200, "{line}: {}", reply.text());
                 if line.contains("/v1/calls") {
-                    assert_eq!(reply.json()["status"], "succeeded", "{}", reply.text());
+                    let order = json!({"order": "A-1042", "status": "shipped"});
+                    assert_eq!(reply.json()["result"], order, "{}", reply.text());
                     calls += 1;
                 }
             }
-            "cargo" if line.starts_with("cargo run ") => {
-                shell.run(&line.replace("cargo run --release --locked -- ", "sortie "));
-            }
-            // This test runs by the one, and the other writes outside of the folder.
-            "cargo" => {
-                assert!(line.starts_with("cargo test ") || line.starts_with("cargo install "))
-            }
+            "python3" if line == "python3 server.py" => server.start(&line, &shell).await,
             "sortie" if line.starts_with("sortie serve ") => {
                 assert_eq!(line, "sortie serve --config sortie.yaml");
-                let started = shop.gateway(&yaml, &shell).await;
+                let started = start(&yaml, &shell).await;
                 shell.move_to(started.folder().path());
                 gateway = Some(started);
             }
@@ -149,14 +130,25 @@ async fn every_command_runs_as_it_is_written() {
                 if line.starts_with("sortie check ") && gateway.is_none() {
                     shell.write("sortie.yaml", &yaml);
                 }
-                shell.run(&line);
+                shell.run(&line.replace(BUILDS, "sortie "));
                 calls += usize::from(line.starts_with("sortie call "));
                 commands += 1;
             }
         }
     }
     assert!(calls > 0 && commands > 10, "{calls} calls, {commands} commands");
-    assert_eq!(shop.upstream.requests().len(), calls);
+    let api = gateway.as_ref().expect("a gateway").api().to_string();
+    let client = page.section("## Client packages").blocks("python");
+    shell.write("client.py", &client.first().expect("a block").replace(API, &api));
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/clients/python/src");
+    let ask =
+        "python3 client.py | grep -x '{\"order\": \"A-1042\", \"status\": \"shipped\"} False'";
+    let environment = format!("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH='{}'", package.display());
+    shell.run(&format!("{environment} {ask}"));
+    assert_eq!(not_run, NOT_RUN.iter().map(|(row, _)| *row).collect(), "rows without a line");
+    // The calls were verified: what nobody signed is not answered.
+    let unsigned = request("POST", "/tools/lookup-order", None, r#"{"arguments":{}}"#);
+    assert_eq!(exchange(server.address(), unsigned.as_bytes()).await.status, 401);
     gateway.expect("a gateway").finish().await;
 }
 
@@ -263,7 +255,8 @@ async fn the_log_line_has_the_fields_that_are_shown() {
     let shown = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(keys(&shown), keys(&line));
     // What is shown of the outcome is part of one.
-    let example = page.section("## With your own tool").blocks("json").first().cloned();
+    let example =
+        page.section("## A verified call to a server of your own").blocks("json").first().cloned();
     let example = serde_json::from_str(&example.expect("an outcome")).expect("JSON");
     let unknown = keys(&example).difference(&keys(&outcome.0.json())).cloned().collect::<Vec<_>>();
     assert_eq!(unknown, ["\u{2026}"]);

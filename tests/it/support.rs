@@ -9,6 +9,7 @@ pub(crate) mod dns;
 pub(crate) mod fleet;
 pub(crate) mod gateway;
 pub(crate) mod http;
+pub(crate) mod languages;
 pub(crate) mod link;
 pub(crate) mod metrics;
 pub(crate) mod namespace;

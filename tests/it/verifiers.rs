@@ -1,12 +1,17 @@
 //! The verifiers that authors of tool servers are given, run against requests as they were captured.
 
-use std::path::{Path, PathBuf};
+#[expect(unreachable_pub, reason = "it is written for the crates of others")]
+#[path = "../../deploy/verifiers/verify.rs"]
+mod shipped;
+
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::support::config::SECRET;
+use crate::support::languages::runs;
 use crate::support::receiver::{hex, hmac};
 use crate::support::script::{Script, answer};
 use crate::support::world::World;
@@ -28,60 +33,91 @@ struct Case {
 /// A language: how a verifier in it is asked all questions at once. It prints a JSON list of Booleans.
 struct Language {
     command: &'static str,
+    arguments: &'static [&'static str],
     file: &'static str,
-    driver: &'static str,
+    /// What the verifier is called where it is run, and the files beside it; the last one is what the command runs.
+    stands_as: &'static str,
+    beside: &'static [(&'static str, &'static str)],
 }
 
 const PYTHON: Language = Language {
     command: "python3",
+    arguments: &["driver.py"],
     file: "verify.py",
-    driver: "import json, sys, time\nfrom verify import verify\n\
-             def ask(c):\n    time.time = lambda: c['now']\n    \
-             return verify(c['secret'], c['header'], c['body'].encode())\n\
-             print(json.dumps([ask(c) for c in json.load(sys.stdin)]))\n",
+    stands_as: "verify.py",
+    beside: &[(
+        "driver.py",
+        "import json, sys, time\nfrom verify import verify\n\
+         def ask(c):\n    time.time = lambda: c['now']\n    \
+         return verify(c['secret'], c['header'], c['body'].encode())\n\
+         print(json.dumps([ask(c) for c in json.load(sys.stdin)]))\n",
+    )],
 };
 
 const NODE: Language = Language {
     command: "node",
+    arguments: &["driver.mjs"],
     file: "verify.ts",
-    driver: "import { readFileSync } from 'node:fs';\nimport { verify } from './verify.mjs';\n\
-             const cases = JSON.parse(readFileSync(0, 'utf8'));\n\
-             const ask = (c) => {\n  Date.now = () => c.now * 1000;\n  \
-             return verify(c.secret, c.header, Buffer.from(c.body));\n};\n\
-             console.log(JSON.stringify(cases.map(ask)));\n",
+    stands_as: "verify.mjs",
+    beside: &[(
+        "driver.mjs",
+        "import { readFileSync } from 'node:fs';\nimport { verify } from './verify.mjs';\n\
+         const cases = JSON.parse(readFileSync(0, 'utf8'));\n\
+         const ask = (c) => {\n  Date.now = () => c.now * 1000;\n  \
+         return verify(c.secret, c.header, Buffer.from(c.body));\n};\n\
+         console.log(JSON.stringify(cases.map(ask)));\n",
+    )],
 };
 
-impl Language {
-    fn source(&self) -> String {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/verifiers");
-        std::fs::read_to_string(folder.join(self.file)).expect("the verifier is shipped")
-    }
+const GO: Language = Language {
+    command: "go",
+    arguments: &["run", "."],
+    file: "verify.go",
+    stands_as: "verify/verify.go",
+    beside: &[
+        ("go.mod", "module driver\n\ngo 1.18\n"),
+        (
+            "main.go",
+            "package main\n\nimport (\n\t\"driver/verify\"\n\t\"encoding/json\"\n\t\"os\"\n)\n\n\
+             func main() {\n\tvar cases []struct {\n\t\tSecret, Header, Body string\n\t\tNow int64\n\t}\n\
+             \tif err := json.NewDecoder(os.Stdin).Decode(&cases); err != nil {\n\t\tpanic(err)\n\t}\n\
+             \tanswers := []bool{}\n\tfor _, c := range cases {\n\
+             \t\tanswers = append(answers, verify.Verify(c.Secret, c.Header, []byte(c.Body), c.Now, 300))\n\
+             \t}\n\tjson.NewEncoder(os.Stdout).Encode(answers)\n}\n",
+        ),
+    ],
+};
 
-    /// Writes verifier and driver into a folder; the driver's path. Types are taken out, since not every node reads them.
-    fn write(&self, folder: &Path) -> PathBuf {
-        let (verifier, driver) = match self.command {
-            "node" => ("verify.mjs", "driver.mjs"),
-            _ => ("verify.py", "driver.py"),
-        };
+fn source(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/verifiers");
+    std::fs::read_to_string(folder.join(file)).expect("the verifier is shipped")
+}
+
+impl Language {
+    /// Writes verifier and driver into a folder. Types are taken out, since not every node reads them; that they are right is
+    /// the compiler's to say, in the tests of the clients.
+    fn write(&self, folder: &Path) {
         let types = Regex::new(r": (string|number|boolean|Buffer)\b").expect("a pattern");
         let source = match self.command {
-            "node" => types.replace_all(&self.source(), "").into_owned(),
-            _ => self.source(),
+            "node" => types.replace_all(&source(self.file), "").into_owned(),
+            _ => source(self.file),
         };
-        std::fs::write(folder.join(verifier), source).expect("a written file");
-        std::fs::write(folder.join(driver), self.driver).expect("a written file");
-        folder.join(driver)
+        for (name, text) in self.beside.iter().copied().chain([(self.stands_as, source.as_str())]) {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, text).expect("a written file");
+        }
     }
 
     /// The answers; none where the language is not installed.
     fn ask(&self, cases: &[Case]) -> Option<Vec<bool>> {
-        let found = Command::new(self.command).arg("--version").output();
-        if !found.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: `{}` is not installed, so {} cannot run", self.command, self.file);
+        // `go` has no --version.
+        let version = if self.command == "go" { "version" } else { "--version" };
+        if !runs(self.command, &[version]) {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let driver = self.write(folder.path());
+        self.write(folder.path());
         let questions: Vec<Value> = cases
             .iter()
             .map(|one| {
@@ -91,7 +127,12 @@ impl Language {
         let input = folder.path().join("questions.json");
         std::fs::write(&input, json!(questions).to_string()).expect("a written file");
         let output = Command::new(self.command)
-            .arg(driver)
+            .args(self.arguments)
+            .current_dir(folder.path())
+            // What a build keeps stays out of the home; nothing is fetched.
+            .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
+            .env("GOFLAGS", "-mod=mod")
+            .env("GOPROXY", "off")
             .stdin(std::fs::File::open(input).expect("a file"))
             .stdout(Stdio::piped())
             .output()
@@ -99,6 +140,14 @@ impl Language {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {said}", self.command);
         Some(serde_json::from_slice(&output.stdout).expect("a list of Booleans"))
+    }
+}
+
+fn check_rust(cases: &[Case]) {
+    for case in cases {
+        let now = u64::try_from(case.now).expect("a time after 1970");
+        let answer = shipped::verify(&case.secret, &case.header, case.body.as_bytes(), now, 300);
+        assert_eq!(answer, case.good, "verify.rs: {} ({})", case.what, case.header);
     }
 }
 
@@ -126,7 +175,67 @@ fn cases() -> Vec<Case> {
     let good = || format!("t={t},v1={new}");
     let moved = |what, by: i64, good_then| Case { now: T + by, ..case(what, good(), good_then) };
     let dotted = digest(SECRET, "1", r#"2.{"a":1}"#);
+    assert_eq!(dotted, "f8dd9c2b65b16cf861e98919a399256e31bed41c50b165bc392d54a47ae600e9");
+    let vector = |what, secret: &str, now: i64, body: &str, v1: &str| Case {
+        secret: secret.to_owned(),
+        body: body.to_owned(),
+        now,
+        ..case(what, format!("t={now},v1={v1}"), true)
+    };
     vec![
+        vector(
+            "white space in the body",
+            SECRET,
+            T,
+            r#"{ "scanId": "RX-4471" }"#,
+            "80e1cf680ba535c6339ba8075021c54de5c5e9e6eff7a46095ca3d9bbe9c2131",
+        ),
+        vector(
+            "an envelope",
+            SECRET,
+            1_793_354_102,
+            r#"{"tool":"lookup_order","call_id":"call_8f2c","arguments":{"order_number":"A-1042"},"agent_id":"0193b1e2-6c1d-7a4e-9f20-5d8a3c2b1e07","session_id":"0193b2f0","turn_id":"0193b2f1","end_user":{"id":"eu_7GqT2mXcV9pLs4Hd","external_id":"cust-77"},"test":false,"sent_at":"2026-10-30T09:55:02.000Z"}"#,
+            "b1d30c7312238bf6d2c506ea9c7ac473a1908760f34b766bdc57813cc9a3953b",
+        ),
+        vector(
+            "no body",
+            SECRET,
+            1_793_354_102,
+            "",
+            "b01c6aacb30f87099d4a035dd98b0b8aae34c1659f55a2b9e632b674ae29afaa",
+        ),
+        vector("a dot in the body", SECRET, 1, r#"2.{"a":1}"#, &dotted),
+        vector(
+            "the other key",
+            OLD,
+            T,
+            BODY,
+            "d4d6875816cd611d52f5cde661ec2bdcf1a1dcbf76bb4acc30eb1211aad1c5e2",
+        ),
+        vector(
+            "a key longer than the hash's block",
+            &"k".repeat(100),
+            T,
+            BODY,
+            "97ed422faab897db26780264ceb57e5cc60a4e4c3e50aef4fa245c1f2310b30d",
+        ),
+        Case {
+            secret: String::new(),
+            ..case("no secret at all", format!("t={t},v1={}", digest("", &t, BODY)), false)
+        },
+        case("an empty time", format!("t=,v1={}", digest(SECRET, "", BODY)), false),
+        case(
+            "more digits than a time has",
+            format!("t=0000{t},v1={}", digest(SECRET, &format!("0000{t}"), BODY)),
+            false,
+        ),
+        case(
+            "a time with a line end",
+            format!("t={t}\n,v1={}", digest(SECRET, &format!("{t}\n"), BODY)),
+            false,
+        ),
+        case("digits of another script", format!("t=１７６０７０８８７２,v1={new}"), false),
+        case("a space before the signature", format!("t={t}, v1={new}"), false),
         case("a good one", good(), true),
         moved("299 s old", 299, true),
         moved("300 s old", 300, true),
@@ -178,8 +287,18 @@ fn the_typescript_verifier_knows_right_from_wrong() {
     check(&NODE, &cases());
 }
 
+#[test]
+fn the_go_verifier_knows_right_from_wrong() {
+    check(&GO, &cases());
+}
+
+#[test]
+fn the_rust_verifier_knows_right_from_wrong() {
+    check_rust(&cases());
+}
+
 #[tokio::test]
-async fn both_accept_what_the_gateway_sends() {
+async fn all_accept_what_the_gateway_sends() {
     let world = World::tls().await;
     world.upstream.default(Script::always(answer(200, "application/json", "{}")));
     let gateway = world
@@ -213,17 +332,22 @@ async fn both_accept_what_the_gateway_sends() {
         }
     }
     gateway.finish().await;
-    check(&PYTHON, &cases);
-    check(&NODE, &cases);
+    [PYTHON, NODE, GO].iter().for_each(|language| check(language, &cases));
+    check_rust(&cases);
 }
 
 #[test]
 fn the_readme_shows_what_is_shipped() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let readme = std::fs::read_to_string(readme).expect("a README");
-    for language in [PYTHON, NODE] {
-        let source = language.source();
-        let begin = source.find("import ").expect("code");
-        assert!(readme.contains(&source[begin..]), "{}", language.file);
+    for (file, begins) in [
+        ("verify.py", "import "),
+        ("verify.ts", "import "),
+        ("verify.go", "var "),
+        ("verify.rs", "use "),
+    ] {
+        let source = source(file);
+        let begin = source.find(begins).expect("code");
+        assert!(readme.contains(&source[begin..]), "{file}");
     }
 }

@@ -116,9 +116,17 @@ impl Shell {
         fs::create_dir(&bin).expect("a folder");
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_sortie"), bin.join("sortie"))
             .expect("a link");
-        let folder = home.path().join("work");
+        let folder = home.path().join("clone");
         fs::create_dir(&folder).expect("a folder");
+        // What the page takes out of a clone.
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+        std::os::unix::fs::symlink(deploy, folder.join("deploy")).expect("a link");
         Self { home, folder }
+    }
+
+    /// Where lines run.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// From now on lines run there.
