@@ -143,10 +143,12 @@ impl Gateway {
         self: &Arc<Self>,
         epoch: Arc<Epoch>,
         caller: Arc<Caller>,
-        call: ToolCall,
+        mut call: ToolCall,
     ) -> Result<CallOutcome, Malformed> {
-        let known = epoch.snapshot.tool(&call.tool);
-        if let Some(tool) = known.filter(|_| caller.may_call(&call.tool)) {
+        let known = epoch.snapshot.tool_by_any_name(&call.tool);
+        // To a key that is not bound to it, a tool's other name is nobody's.
+        if let Some(tool) = known.filter(|tool| caller.may_call(tool.name.as_str())) {
+            tool.name.as_str().clone_into(&mut call.tool);
             well_formed(tool, &call)?;
         }
         let presence = Presence::until(self.cut_off.clone());
@@ -324,9 +326,13 @@ fn well_formed(tool: &Tool, call: &ToolCall) -> Result<(), Malformed> {
         if !listed(name) {
             return Err(Malformed::UnlistedCredential(name.clone()));
         }
-        if let Err(error) = tool.profile.check_own_header(name, value.clone()) {
-            return Err(Malformed::Credential { name: name.clone(), reason: error.to_string() });
-        }
+        let checked = tool.profile.check_own_header(name, value.clone());
+        let reason = match checked {
+            Ok(_) if value.is_empty() => "is empty, leave it out".into(),
+            Ok(_) => continue,
+            Err(error) => error.to_string(),
+        };
+        return Err(Malformed::Credential { name: name.clone(), reason });
     }
     Ok(())
 }

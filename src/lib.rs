@@ -6,6 +6,7 @@ pub mod model {
     pub mod id;
     pub mod json;
     pub mod json_text;
+    pub mod json_tree;
     pub mod number;
     pub mod outcome;
     pub mod secret;
@@ -29,6 +30,7 @@ pub mod policy {
     pub mod egress_judge;
     pub mod egress_problem;
     pub mod endpoint;
+    pub mod export;
     pub mod header;
     pub mod identity;
     pub mod issuer;

@@ -26,6 +26,8 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
         generation: _,
         hash: _,
         tools,
+        // It follows from the names of the tools.
+        exported: _,
         agents,
         policies,
         authentication,

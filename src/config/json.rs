@@ -1,60 +1,32 @@
-//! A value of the document as JSON text: keys in their order, and numbers as the file has them.
-
-use std::sync::Arc;
+//! A value of the document as JSON: keys in their order, and numbers as the file has them.
 
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
 use crate::config::yaml::{Document, Kind, NodeId};
+use crate::model::json_tree::Tree;
 
-/// The value below this place as compact JSON.
-pub fn text(document: &Document, node: NodeId) -> Arc<RawValue> {
-    let mut out = String::new();
-    write(document, node, &mut out);
-    RawValue::from_string(out).expect("a tree of a document is JSON").into()
-}
-
-fn write(document: &Document, node: NodeId, out: &mut String) {
+/// The value below this place.
+pub fn tree(document: &Document, node: NodeId) -> Tree {
     match document.kind(node) {
-        Kind::Null => out.push_str("null"),
-        Kind::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
+        Kind::Null => Tree::Word("null".into()),
+        Kind::Bool(truth) => Tree::truth(*truth),
         // YAML has spellings of numbers that JSON has not, such as `.5`.
-        Kind::Float(number, text) => match serde_json::from_str::<&RawValue>(text) {
-            Ok(text) => out.push_str(text.get()),
-            Err(_) => {
-                let number = Number::from_f64(*number).map_or(Value::Null, Value::Number);
-                out.push_str(&number.to_string());
-            }
-        },
-        Kind::Integer(number) => out.push_str(&number.to_string()),
-        Kind::Text(text) => write_text(text, out),
-        Kind::List(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                write(document, *item, out);
-            }
-            out.push(']');
-        }
+        Kind::Float(number, text) => Tree::Word(match serde_json::from_str::<&RawValue>(text) {
+            Ok(text) => text.get().to_owned(),
+            Err(_) => Number::from_f64(*number).map_or(Value::Null, Value::Number).to_string(),
+        }),
+        Kind::Integer(number) => Tree::Word(number.to_string()),
+        Kind::Text(text) => Tree::text(text),
+        Kind::List(items) => Tree::List(items.iter().map(|item| tree(document, *item)).collect()),
         Kind::Map(entries) => {
-            out.push('{');
-            for (index, (key, value)) in entries.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                write_text(document.text(*key).unwrap_or_default(), out);
-                out.push(':');
-                write(document, *value, out);
-            }
-            out.push('}');
+            let entries = entries.iter().map(|(key, value)| {
+                let key = document.text(*key).unwrap_or_default();
+                (key.to_owned(), tree(document, *value))
+            });
+            Tree::Map(entries.collect())
         }
     }
-}
-
-fn write_text(text: &str, out: &mut String) {
-    out.push_str(&serde_json::to_string(text).expect("a text is JSON"));
 }
 
 #[cfg(test)]
@@ -67,7 +39,9 @@ mod tests {
         assert!(faults.is_empty());
         let document = document.expect("a tree");
         let node = document.child(document.root(), "x").expect("a value");
-        assert_eq!(text(&document, node).get(), json);
+        let text = tree(&document, node).to_json();
+        assert_eq!(text, json);
+        assert!(serde_json::from_str::<&RawValue>(&text).is_ok());
     }
 
     #[test]

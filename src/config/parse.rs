@@ -104,11 +104,15 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
     let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults, &policies);
     policies::look_at(context, &policies, tools.values().map(Arc::as_ref));
     let agents = agents::compile(context, &raw.agents, &agents::tool_names(context, &raw.tools));
+    let exported = tools.values().filter(|tool| tool.exports.name != tool.name.as_str());
+    let exported = exported.map(|tool| (tool.exports.name.clone(), tool.name.clone()));
+    let exported = exported.collect();
     let metrics = raw.metrics.get();
     Some(Snapshot {
         generation: 1,
         hash: String::new(),
         tools,
+        exported,
         agents,
         policies: policies.into_iter().map(|placed| placed.policy).collect(),
         authentication,

@@ -22,6 +22,7 @@ use crate::policy::approval::ToolPolicy;
 use crate::policy::authentication::Authentication;
 use crate::policy::breaker;
 use crate::policy::endpoint::Endpoint;
+use crate::policy::export::Exports;
 use crate::policy::identity::KeyDigest;
 use crate::policy::oauth2::TokenSource;
 use crate::policy::peer_name::NamePattern;
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub hash: String,
     /// The tools by name.
     pub tools: HashMap<ToolName, Arc<Tool>>,
+    /// The names of those that providers know by another one, by that one.
+    pub exported: HashMap<String, ToolName>,
     /// Which agent is offered which of them.
     pub agents: Agents,
     /// The policies over many tools, in the order of the file.
@@ -85,6 +88,11 @@ impl Snapshot {
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name)
     }
+
+    /// The tool of this name, or the one that providers know by it.
+    pub fn tool_by_any_name(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tool(name).or_else(|| self.tools.get(self.exported.get(name)?))
+    }
 }
 
 /// One tool, compiled.
@@ -110,6 +118,8 @@ pub struct Tool {
     pub route_digest: [u8; 32],
     /// `parameters` as JSON text, keys and numbers as the file has them; none: it takes no arguments.
     pub parameters: Option<Arc<RawValue>>,
+    /// What it is to providers of models.
+    pub exports: Exports,
     /// What its arguments must be.
     pub arguments: ArgumentSchema,
     /// Own headers: that of `authentication`, where it stays the same, then those of `headers` in their order.

@@ -11,7 +11,6 @@ use crate::config::client_identity::ClientIdentity;
 use crate::config::context::{Context, SecretProblem};
 use crate::config::egress::{self, Egress};
 use crate::config::given::{Entries, Given, OneOf};
-use crate::config::json;
 use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::limits::{self, Defaults};
 use crate::config::policies::{self, Placed};
@@ -22,16 +21,19 @@ use crate::config::snapshot::{Tool, Unavailable};
 use crate::config::yaml::NodeId;
 use crate::model::id::{DEFAULT_ORGANISATION, ToolName, file_tool_id};
 use crate::model::json::pointer_name;
+use crate::model::json_tree::Tree;
 use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
 use crate::policy::approval::{Candidate, ToolPolicy};
 use crate::policy::endpoint::Endpoint;
+use crate::policy::export;
 use crate::policy::schema::{ArgumentSchema, SchemaError};
 use crate::policy::wire::{HeaderError, OwnHeader, WireProfile, folded_name};
 
 /// Names of built-in tools. Contract, section 5.
 const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
-const MAX_HEADERS: usize = 10;
+/// Contract: own headers of a tool at most, and names in its `accept_credentials`.
+pub const MAX_HEADERS: usize = 10;
 const MAX_DESCRIPTION: usize = 1000;
 const SHORT_DESCRIPTION: usize = 20;
 const MAX_FILLER: usize = 200;
@@ -63,10 +65,19 @@ pub fn compile(
     for (raw, node) in list.iter().filter_map(Given::found) {
         if let Some((name, node)) = raw.name.found() {
             let line = context.report.document.position(node).line;
-            if let Some(first) = lines.insert(name.as_str(), line) {
-                context
-                    .report
-                    .error(node, format!("another tool is named `{name}` too, on line {first}"));
+            match lines.insert(export::name(name), (name.as_str(), line)) {
+                Some((other, first)) if other == name => {
+                    let message = format!("another tool is named `{name}` too, on line {first}");
+                    context.report.error(node, message);
+                }
+                Some((other, first)) => {
+                    let exported = export::name(name);
+                    let message = format!(
+                        "`{name}` and `{other}` on line {first} are both exported as `{exported}`, rename one"
+                    );
+                    context.report.error(node, message);
+                }
+                None => {}
             }
         }
         let mut compiler =
@@ -109,7 +120,9 @@ impl Compiler<'_> {
         let result_limit = self.result_limit(&profile);
         let accept_credentials = self.accept_credentials(&profile);
         let name = name?;
+        let description = description?;
         let endpoint = endpoint?;
+        let parameters = self.parameters();
         let route_digest = self.route_digest(
             &profile,
             &endpoint,
@@ -118,6 +131,7 @@ impl Compiler<'_> {
             identity.as_deref(),
             authentication.tokens.is_some(),
         );
+        let exports = self.exports(name.as_str(), &description, parameters.as_ref());
         let raw = self.raw;
         let annotations = raw.annotations.get();
         let truth =
@@ -126,14 +140,15 @@ impl Compiler<'_> {
         Some(Tool {
             id: file_tool_id(DEFAULT_ORGANISATION, &name),
             name,
-            description: description?,
+            description,
             owner: raw.owner.get().cloned(),
             runbook: raw.runbook.get().cloned(),
             enabled: raw.enabled.get().copied().unwrap_or(true),
             profile,
             endpoint,
             route_digest,
-            parameters: self.parameters(),
+            exports,
+            parameters: parameters.map(|schema| raw_text(&schema)),
             arguments: arguments?,
             headers,
             tokens: authentication.tokens,
@@ -274,12 +289,6 @@ impl Compiler<'_> {
             self.error(node, format!("must have {MAX_FILLER} characters at most, not {length}"));
         }
         Some(text.clone())
-    }
-
-    /// The schema as JSON text.
-    fn parameters(&self) -> Option<Arc<RawValue>> {
-        let given = [&self.raw.parameters, &self.raw.input].into_iter().find_map(Given::found);
-        given.map(|(_, node)| json::text(self.context.report.document, node))
     }
 
     fn arguments(&self, profile: &WireProfile) -> Option<ArgumentSchema> {
@@ -444,5 +453,11 @@ impl Compiler<'_> {
     }
 }
 
+/// The tree as text.
+fn raw_text(tree: &Tree) -> Arc<RawValue> {
+    RawValue::from_string(tree.to_json()).expect("a tree is JSON").into()
+}
+
 mod authentication;
+mod exports;
 mod signing;

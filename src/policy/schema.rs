@@ -396,7 +396,7 @@ impl<'a> Survey<'a> {
 }
 
 /// Decodes `%XX`; what is no UTF-8 then stays as it was.
-fn decode_percent(text: &str) -> String {
+pub fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

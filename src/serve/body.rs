@@ -7,11 +7,12 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::model::json::pointer_step;
+use crate::model::secret::Secret;
 use crate::serve::http::{ApiCode, ApiError};
 
 /// How long a body may take to arrive.
@@ -236,11 +237,11 @@ impl<const N: usize> Visitor<'_> for NameSeed<N> {
     }
 }
 
-/// A map of texts, such as header names to values.
-pub fn text_map(raw: &RawValue) -> Option<Vec<(String, String)>> {
+/// A map of names to values that nobody may see; each value is wiped, also where the map is no good.
+pub fn secret_map(raw: &RawValue) -> Option<Vec<(String, Secret)>> {
     struct Pairs;
     impl<'de> Visitor<'de> for Pairs {
-        type Value = Vec<(String, String)>;
+        type Value = Vec<(String, Secret)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object of texts")
@@ -248,19 +249,13 @@ pub fn text_map(raw: &RawValue) -> Option<Vec<(String, String)>> {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut pairs = Vec::new();
-            while let Some(pair) = map.next_entry()? {
-                pairs.push(pair);
+            while let Some(name) = map.next_key()? {
+                pairs.push((name, Secret::new(map.next_value::<String>()?)));
             }
             Ok(pairs)
         }
     }
-    struct Wrapper(Vec<(String, String)>);
-    impl<'de> Deserialize<'de> for Wrapper {
-        fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-            reader.deserialize_map(Pairs).map(Self)
-        }
-    }
-    serde_json::from_str::<Wrapper>(raw.get()).ok().map(|wrapper| wrapper.0)
+    serde_json::Deserializer::from_str(raw.get()).deserialize_map(Pairs).ok()
 }
 
 #[cfg(test)]

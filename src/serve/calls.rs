@@ -10,6 +10,7 @@ use axum::response::Response;
 use axum::routing::post;
 use tokio::sync::watch;
 
+use crate::config::tools::MAX_HEADERS;
 use crate::gateway::{Gateway, LONGEST_DEADLINE, Malformed};
 use crate::model::call::{CallContext, EndUser, ToolCall};
 use crate::model::id::{CallId, Token};
@@ -167,16 +168,18 @@ fn end_user<const N: usize>(fields: &Fields<'_, N>) -> Result<Option<EndUser>, A
 
 fn credentials<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<(String, Secret)>, ApiError> {
     let Some(raw) = fields.raw("credentials") else { return Ok(Vec::new()) };
-    let pairs = body::text_map(raw)
+    let pairs = body::secret_map(raw)
         .ok_or_else(|| fields.error("credentials", "must be an object of header names to texts"))?;
-    let mut taken: Vec<(String, Secret)> = Vec::with_capacity(pairs.len());
-    for (name, value) in pairs {
-        if taken.iter().any(|(other, _)| other.eq_ignore_ascii_case(&name)) {
+    if pairs.len() > MAX_HEADERS {
+        let text = format!("must have {MAX_HEADERS} headers at most, as many as a tool can list");
+        return Err(fields.error("credentials", &text));
+    }
+    for (at, (name, _)) in pairs.iter().enumerate() {
+        if pairs.iter().take(at).any(|(other, _)| other.eq_ignore_ascii_case(name)) {
             return Err(fields.error("credentials", "names one header twice"));
         }
-        taken.push((name, Secret::new(value)));
     }
-    Ok(taken)
+    Ok(pairs)
 }
 
 #[cfg(test)]

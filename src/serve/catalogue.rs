@@ -21,6 +21,7 @@ use crate::config::redact::without_query;
 use crate::config::snapshot::{Snapshot, Tool};
 use crate::model::id::hex;
 use crate::net::epoch::Epoch;
+use crate::policy::export::Provider;
 use crate::policy::identity::{Caller, Scope};
 use crate::serve::calls::ApiState;
 use crate::serve::http::{ApiCode, ApiError, json_text};
@@ -34,7 +35,7 @@ const LARGEST_PAGE: usize = 1000;
 const KIND: &str = "webhook";
 /// Every kind that there will be.
 const KINDS: &[&str] = &[KIND, "app"];
-const LIST_PARAMETERS: &[&str; 3] = &["kind", "limit", "cursor"];
+const LIST_PARAMETERS: &[&str; 4] = &["format", "kind", "limit", "cursor"];
 
 /// The routes.
 pub fn routes() -> Router<ApiState> {
@@ -70,11 +71,18 @@ async fn one(
     request: Request,
 ) -> Result<Response, ApiError> {
     let visit = Visit::begin(&state, request).await?;
-    let [] = parameters(visit.query.as_deref(), &[])?;
+    let [format] = parameters(visit.query.as_deref(), &["format"])?;
+    let format = format.map(|text| provider(&text)).transpose()?;
     let tool = tool.ok().and_then(|Path(tool)| visit.tool(&tool));
-    let none = || ApiError::new(ApiCode::NotFound, "there is no tool with this name or id");
-    let tool = tool.ok_or_else(none)?;
-    Ok(visit.answer(written(&visit.shape(tool))))
+    let none = |text| ApiError::new(ApiCode::NotFound, text);
+    let tool = tool.ok_or_else(|| none("there is no tool with this name or id"))?;
+    let Some(provider) = format else {
+        return Ok(visit.answer(written(&visit.shape(tool))));
+    };
+    if !tool.enabled {
+        return Err(none("the tool is turned off, so it is not exported"));
+    }
+    Ok(visit.answer(tool.exports.text(provider).into()))
 }
 
 /// One request, let in.
@@ -103,11 +111,11 @@ impl Visit {
         self.snapshot().agents.shows(&self.caller, tool.name.as_str())
     }
 
-    /// The tool of this name or id, where the caller may know of it.
+    /// The tool of this name, exported name or id, where the caller may know of it.
     fn tool(&self, text: &str) -> Option<&Tool> {
         let snapshot = self.snapshot();
         let by_id = || snapshot.tools.values().find(|tool| tool.id == text);
-        let tool = snapshot.tool(text).or_else(by_id)?;
+        let tool = snapshot.tool_by_any_name(text).or_else(by_id)?;
         self.shows(tool).then_some(tool)
     }
 
@@ -120,12 +128,23 @@ impl Visit {
     }
 
     fn list(&self, holds: impl Fn(&Tool) -> bool) -> Result<Response, ApiError> {
-        let [kind, limit, cursor] = parameters(self.query.as_deref(), LIST_PARAMETERS)?;
+        let [format, kind, limit, cursor] = parameters(self.query.as_deref(), LIST_PARAMETERS)?;
         let of_kind = match kind.as_deref() {
             None => true,
             Some(kind) if KINDS.contains(&kind) => kind == KIND,
             Some(_) => return Err(bad("`kind` must be webhook or app")),
         };
+        if let Some(format) = format {
+            if limit.or(cursor).is_some() {
+                return Err(bad(
+                    "with `format` all tools come at once, without `limit` and `cursor`",
+                ));
+            }
+            let provider = provider(&format)?;
+            let tools = self.tools(|tool| of_kind && tool.enabled && holds(tool));
+            let definitions = tools.into_iter().map(|tool| tool.exports.text(provider));
+            return Ok(self.answer(provider.list(definitions).into()));
+        }
         let limit = limit.map_or(Ok(PAGE), |text| page_size(&text))?;
         let after = cursor.map(|text| position(&text)).transpose()?;
         let mut tools = self.tools(|tool| {
@@ -184,7 +203,6 @@ fn parameters<const N: usize>(
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         let place = known.iter().position(|one| *one == name).and_then(|at| values.get_mut(at));
         match place {
-            None if N == 0 => return Err(bad("this path takes no parameters")),
             None => {
                 let name: String = name.chars().take(64).collect();
                 let text =
@@ -196,6 +214,11 @@ fn parameters<const N: usize>(
         }
     }
     Ok(values)
+}
+
+fn provider(text: &str) -> Result<Provider, ApiError> {
+    let known = Provider::ALL.map(Provider::as_str).join(", ");
+    Provider::parse(text).ok_or_else(|| bad(&format!("`format` must be one of {known}")))
 }
 
 fn page_size(text: &str) -> Result<usize, ApiError> {
@@ -352,7 +375,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_query(query: &str, expected: Result<[Option<&str>; 3], &str>) {
+    fn check_query(query: &str, expected: Result<[Option<&str>; 4], &str>) {
         let found = parameters(Some(query), LIST_PARAMETERS).map_err(|error| error.message);
         let expected = expected.map(|values| values.map(|value| value.map(str::to_owned)));
         assert_eq!(found, expected.map_err(str::to_owned), "{query}");
@@ -360,11 +383,11 @@ mod tests {
 
     #[test]
     fn parameters_are_known_and_stand_once() {
-        check_query("", Ok([None, None, None]));
-        check_query("limit=5&kind=app", Ok([Some("app"), Some("5"), None]));
-        check_query("cursor=a%2Bb+", Ok([None, None, Some("a+b ")]));
+        check_query("", Ok([None; 4]));
+        check_query("limit=5&kind=app", Ok([None, Some("app"), Some("5"), None]));
+        check_query("cursor=a%2Bb+", Ok([None, None, None, Some("a+b ")]));
         check_query("limit=5&limit=5", Err("the parameter `limit` stands twice"));
-        let unknown = "the parameter `Limit` is not known; known are kind, limit, cursor";
+        let unknown = "the parameter `Limit` is not known; known are format, kind, limit, cursor";
         check_query("Limit=5", Err(unknown));
     }
 

@@ -1,6 +1,7 @@
 //! The catalogue as a runtime meets it: which tools it is told of, and which of them its agent may call.
 
 mod agents;
+mod exports;
 mod lists;
 
 use serde_json::Value;

@@ -11,6 +11,7 @@ mod catalogue;
 mod cli;
 mod clients;
 mod corpus;
+mod credentials;
 mod demo;
 mod egress;
 mod faults;

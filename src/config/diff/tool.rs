@@ -72,8 +72,9 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         // Everything in it is compared by itself.
         route_digest: _,
         parameters,
-        // Made of `parameters`.
+        // Made of `parameters` and `description`.
         arguments: _,
+        exports: _,
         // What could be read of these differs from machine to machine: `written` has what is meant.
         headers: _,
         tokens: _,

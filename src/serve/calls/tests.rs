@@ -56,6 +56,19 @@ fn wrong_fields_are_named_by_their_pointer() {
     check_error(&call(r#""end_user":"x""#), "/end_user", "object");
     check_error(&call(r#""credentials":{"A":1}"#), "/credentials", "texts");
     check_error(&call(r#""credentials":{"A":"1","a":"2"}"#), "/credentials", "twice");
+    let many: Vec<_> = (0..11).map(|at| format!(r#""X-{at}":"1""#)).collect();
+    let many = format!(r#""credentials":{{{}}}"#, many.join(","));
+    check_error(&call(&many), "/credentials", "10 headers at most");
+}
+
+#[test]
+fn a_credential_is_not_in_debug_output() {
+    let body = r#"{"tool":"t","arguments":{},"credentials":{"X-User-Token":"person-Kx83Wq2m"}}"#;
+    let call = parse_call(body.as_bytes()).expect("valid");
+    let (name, value) = &call.credentials[0];
+    assert_eq!((name.as_str(), value.expose()), ("X-User-Token", &b"person-Kx83Wq2m"[..]));
+    let shown = format!("{call:?} {:?}", call.clone());
+    assert!(shown.contains("X-User-Token") && !shown.contains("person"), "{shown}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ async fn pages_follow_each_other_by_name() {
         ("cursor=%00", "`cursor`"),
         ("kind=builtin", "`kind` must be webhook or app"),
         ("limit=1&limit=2", "stands twice"),
-        ("page=2", "`page` is not known; known are kind, limit, cursor"),
+        ("page=2", "`page` is not known; known are format, kind, limit, cursor"),
     ] {
         let reply = get(&gateway, &format!("/v1/tools?{query}")).await;
         let message = refused(&reply, 400, "bad_request");
