@@ -4,7 +4,7 @@ mod control;
 pub mod desk;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::key_sets::{KeySets, fetch_set};
 use crate::net::pool::Pool;
 use crate::net::tls::warm_up;
-use crate::reload::{InForce, Means as ReloadMeans, ReloadWorker, Reloader, announce};
+use crate::reload::means::Means as ReloadMeans;
+use crate::reload::{InForce, ReloadWorker, Reloader};
 use crate::serve::admin::{self, AdminState};
 use crate::serve::api;
 use crate::serve::auth::Doorkeeper;
@@ -78,7 +79,7 @@ pub struct App {
 
 impl App {
     /// Reads the configuration, builds everything, listens, and is ready when it returns.
-    pub async fn start(config: &Path, log: LogSink) -> Result<Self, StartError> {
+    pub async fn start(config: &[PathBuf], log: LogSink) -> Result<Self, StartError> {
         let load = source::load(config)?;
         Self::build(load, config, log).await
     }
@@ -87,7 +88,7 @@ impl App {
     /// egress rules have to know the real one.
     pub async fn build(
         load: Load<Snapshot>,
-        config: &Path,
+        config: &[PathBuf],
         log: LogSink,
     ) -> Result<Self, StartError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -136,7 +137,7 @@ impl App {
             limits: limits.clone(),
             log: log.clone(),
         };
-        announce(&epoch, None, in_force.unreadable(), &reload);
+        reload.announce(&epoch, None, in_force.unreadable());
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
         let gateway =

@@ -4,6 +4,7 @@ pub mod call;
 pub mod calls;
 pub mod check;
 pub mod client;
+pub mod config_files;
 pub mod demo;
 pub mod diff;
 pub mod egress;

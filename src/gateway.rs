@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::config::file::Unread;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
 use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
@@ -222,6 +223,9 @@ impl Gateway {
 
         // 2. The tool is known, the agent's, and turned on.
         let tool = epoch.snapshot.tool(&call.tool).ok_or_else(|| {
+            if epoch.snapshot.unread.contains_key(call.tool.as_str()) {
+                return Failure::not_sent(FailureCode::NotConfigured, Unread::SENTENCE);
+            }
             let text = format!("There is no tool named \"{}\".", call.tool);
             Failure::not_sent(FailureCode::UnknownTool, text)
         })?;
@@ -300,7 +304,7 @@ impl Gateway {
         self.metrics.overhead.observe(own.as_secs_f64());
         let snapshot = &epoch.snapshot;
         self.recent.note(snapshot, outcome, unsaid.reason);
-        let owner = snapshot.tool(&call.tool).and_then(|tool| tool.owner.as_deref());
+        let owner = snapshot.owner(&call.tool);
         let line = LineCaller {
             organisation: &caller.organisation,
             key: &caller.name,

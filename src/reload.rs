@@ -1,11 +1,12 @@
 //! The one way to another configuration: everything is read and built first, then all of it is taken or nothing.
 
+pub mod means;
 mod overlaps;
 mod watch;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,19 +16,17 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 use crate::clock::Clock;
 use crate::config::context::{Earlier, Source};
+use crate::config::file::label;
 use crate::config::snapshot::Snapshot;
-use crate::exec::webhook::WebhookExecutor;
-use crate::limits::Limits;
 use crate::model::secret::Secret;
 use crate::model::time::rfc3339;
 use crate::net::epoch::Epoch;
+use crate::reload::means::Means;
 use crate::reload::overlaps::{Overlaps, Stage};
 use crate::reload::watch::{Watch, places};
 use crate::source::reading::Reading;
 use crate::source::{self, LoadError};
 use crate::telemetry::labels::ReloadOutcome;
-use crate::telemetry::log::LogSink;
-use crate::telemetry::metrics::{Metrics, ToolLabels};
 
 /// How often the files are compared with what was read of them: not every change of a folder can be watched.
 const POLL: Duration = Duration::from_secs(10);
@@ -97,24 +96,9 @@ struct Request {
     reply: oneshot::Sender<ReloadResult>,
 }
 
-/// Those who are told of another configuration.
-#[derive(Clone)]
-pub struct Means {
-    /// The clocks.
-    pub clock: Arc<dyn Clock>,
-    /// The series.
-    pub metrics: Arc<Metrics>,
-    /// Counts and bounds calls.
-    pub limits: Arc<Limits>,
-    /// Parts with connections.
-    pub webhook: Arc<WebhookExecutor>,
-    /// Takes level and form of lines.
-    pub log: LogSink,
-}
-
 /// Looks at the files, and replaces the configuration.
 pub struct ReloadWorker {
-    file: PathBuf,
+    files: Vec<PathBuf>,
     bound: Vec<SocketAddr>,
     epochs: channel::Sender<Arc<Epoch>>,
     means: Means,
@@ -163,7 +147,7 @@ impl Reloader {
 impl ReloadWorker {
     /// For a gateway whose listeners took these addresses, on the configuration in `epochs`.
     pub fn new(
-        file: &Path,
+        files: &[PathBuf],
         bound: Vec<SocketAddr>,
         epochs: channel::Sender<Arc<Epoch>>,
         in_force: InForce,
@@ -172,7 +156,7 @@ impl ReloadWorker {
         let (sender, requests) = mpsc::channel(WAITING);
         let (last, told) = channel::channel(None);
         let worker = Self {
-            file: file.to_owned(),
+            files: files.to_vec(),
             bound,
             epochs,
             requests,
@@ -232,7 +216,7 @@ impl ReloadWorker {
 
     async fn reload(&mut self, trigger: Trigger) -> ReloadResult {
         let look = Look {
-            file: self.file.clone(),
+            files: self.files.clone(),
             bound: self.bound.clone(),
             in_force: self.in_force.clone(),
             before: self.epochs.borrow().clone(),
@@ -240,7 +224,8 @@ impl ReloadWorker {
         };
         let found = spawn_blocking(move || look.run()).await.unwrap_or_else(|error| {
             self.means.metrics.panics.inc();
-            Found { reading: self.seen.clone(), ended: Ended::invalid(&error) }
+            let ended = Ended::invalid(&error);
+            Found { reading: self.seen.clone(), ended, broken: Vec::new() }
         });
         self.seen = found.reading;
         let result = match found.ended {
@@ -249,6 +234,8 @@ impl ReloadWorker {
         };
         self.follow().await;
         let at_ms = self.means.clock.unix_ms();
+        self.means.metrics.config.files(&self.epochs.borrow().snapshot);
+        self.means.metrics.config.broken(&found.broken);
         result.tell(trigger);
         self.means.metrics.config.reloaded(result.outcome(), at_ms.div_euclid(1000));
         self.last.send_replace(Some(LastReload { at_ms, trigger, result: result.clone() }));
@@ -259,7 +246,7 @@ impl ReloadWorker {
     fn apply(&mut self, epoch: Epoch, in_force: InForce) -> ReloadResult {
         let (before, epoch) = (self.epochs.borrow().clone(), Arc::new(epoch));
         let snapshot = &epoch.snapshot;
-        announce(&epoch, Some(&before), in_force.unreadable(), &self.means);
+        self.means.announce(&epoch, Some(&before), in_force.unreadable());
         // Before its first call: what is counted for each tool goes on where nothing changed.
         self.means.limits.configure(snapshot);
         self.epochs.send_replace(epoch.clone());
@@ -281,7 +268,7 @@ impl ReloadWorker {
     fn look_at_overlaps(&mut self) {
         let epoch = self.epochs.borrow().clone();
         let now = self.means.clock.unix_ms().div_euclid(1000);
-        show_signing_keys(&self.means.metrics, &epoch.snapshot, now);
+        self.means.show_signing_keys(&epoch.snapshot, now);
         for news in self.overlaps.news(&epoch.snapshot, now) {
             let (tool, until) = (news.tool, rfc3339(news.until.saturating_mul(1000)));
             let until = until.as_str();
@@ -371,7 +358,7 @@ impl Trigger {
 
 /// One look at the files, away from the threads that serve.
 struct Look {
-    file: PathBuf,
+    files: Vec<PathBuf>,
     bound: Vec<SocketAddr>,
     in_force: Arc<InForce>,
     before: Arc<Epoch>,
@@ -381,6 +368,8 @@ struct Look {
 struct Found {
     reading: Arc<Reading>,
     ended: Ended,
+    /// Files that kept the configuration from being taken.
+    broken: Vec<String>,
 }
 
 enum Ended {
@@ -400,24 +389,32 @@ impl Look {
         let unchanged = || Found {
             reading: in_force.reading.clone(),
             ended: Ended::Not(ReloadResult::Unchanged),
+            broken: Vec::new(),
         };
         if in_force.reading.is_current() {
             return unchanged();
         }
-        let load = source::load_again(&self.file, &self.bound, &in_force.earlier);
+        let load = source::load_again(&self.files, &self.bound, &in_force.earlier);
         if load.reading == *in_force.reading {
             return unchanged();
         }
         let reading = Arc::new(load.reading);
+        let mut broken = Vec::new();
         let ended = match load.found {
             Ok(snapshot) => self.build(snapshot, reading.clone(), load.secrets),
             Err(LoadError::Invalid(found)) => {
+                broken.extend(found.errors.iter().map(|error| error.file.clone()));
                 let errors = found.errors.iter().map(ToString::to_string).collect();
                 Ended::Not(ReloadResult::Invalid { errors })
             }
-            Err(error @ LoadError::Unreadable { .. }) => Ended::invalid(&error),
+            Err(error @ LoadError::Unreadable { .. }) => {
+                broken.extend(error.file().map(str::to_owned));
+                Ended::invalid(&error)
+            }
         };
-        Found { reading, ended }
+        let main = self.before.snapshot.files.first().map(|file| file.name.as_str());
+        let label = |file: String| label(main.unwrap_or_default(), &file);
+        Found { reading, ended, broken: broken.into_iter().map(label).collect() }
     }
 
     fn build(
@@ -440,57 +437,4 @@ impl Look {
             Err(error) => Ended::invalid(&error),
         }
     }
-}
-
-/// Shows a configuration in the metrics, and in the log what looks odd about it and was not said of the one before.
-pub fn announce(epoch: &Epoch, before: Option<&Epoch>, unreadable: usize, means: &Means) {
-    let (snapshot, metrics) = (&epoch.snapshot, &means.metrics);
-    let now = means.clock.unix_ms().div_euclid(1000);
-    metrics.configure(
-        snapshot.metrics_per_tool,
-        snapshot
-            .tools
-            .values()
-            .map(|tool| ToolLabels { name: tool.name.as_str(), effect: tool.policy.effect }),
-    );
-    show_signing_keys(metrics, snapshot, now);
-    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    metrics.config.in_force(&snapshot.hash);
-    metrics.config.tools.set(count(snapshot.tools.len()));
-    metrics.config.warnings.set(count(snapshot.warnings.len()));
-    metrics.config.secret_errors.set(count(unreadable));
-
-    let odd = |epoch: &Epoch| {
-        let warnings = epoch.snapshot.warnings.iter().map(ToString::to_string);
-        warnings.chain(epoch.network.tls().warnings.iter().cloned()).collect::<Vec<_>>()
-    };
-    let said = before.map(odd).unwrap_or_default();
-    for warning in odd(epoch).iter().filter(|warning| !said.contains(warning)) {
-        tracing::warn!(warning, "The configuration works, but something looks wrong.");
-    }
-    let open = |epoch: &Epoch| epoch.snapshot.egress.exceptions_in_force(now);
-    let said = before.map(open).unwrap_or_default();
-    for exception in open(epoch).iter().filter(|exception| !said.contains(exception)) {
-        tracing::warn!(exception, "An exception opens what egress refuses.");
-    }
-    let by_proxy = |epoch: &Epoch| {
-        let proxy = epoch.snapshot.proxy.as_ref()?;
-        Some((proxy.endpoint.to_string(), epoch.snapshot.egress.delegates()))
-    };
-    let said = before.and_then(by_proxy);
-    match by_proxy(epoch).filter(|now| said.as_ref() != Some(now)) {
-        Some((proxy, true)) => {
-            tracing::warn!(
-                proxy,
-                "The proxy is the boundary: names are looked up and judged there."
-            );
-        }
-        Some((proxy, false)) => tracing::info!(proxy, "Tools are called through the proxy."),
-        None => {}
-    }
-}
-
-fn show_signing_keys(metrics: &Metrics, snapshot: &Snapshot, now: i64) {
-    let tools = snapshot.tools.values();
-    metrics.signing_keys(tools.map(|tool| (tool.name.as_str(), tool.signing.at(now).len())));
 }

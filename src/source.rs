@@ -1,22 +1,23 @@
 //! Reads what a configuration is made of: its file, secrets, name servers, interface addresses.
 
+mod glob;
 pub mod reading;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::config::context::{Earlier, Environment, Lookup, Source, SourceError};
 use crate::config::finding::{ConfigErrors, Finding};
-use crate::config::parse;
+use crate::config::parse::{self, Text};
 use crate::config::snapshot::{Bind, DnsSettings, Snapshot};
 use crate::config::yaml;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
-use crate::source::reading::{MAX_SECRET, Reader, Reading, System, read, read_secret};
+use crate::source::reading::{MAX_SECRET, Reader, Reading, System, read, read_secret, text};
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,16 @@ pub enum LoadError {
     },
 }
 
+impl LoadError {
+    /// The file that could not be read.
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Self::Invalid(_) => None,
+            Self::Unreadable { file, .. } => Some(file),
+        }
+    }
+}
+
 /// One look at a configuration and all that it names.
 #[derive(Debug)]
 pub struct Load<T> {
@@ -45,29 +56,29 @@ pub struct Load<T> {
     pub secrets: HashMap<Source, Secret>,
 }
 
-/// Reads and compiles a configuration file.
-pub fn load(file: &Path) -> Result<Load<Snapshot>, LoadError> {
-    compile(file, Terms::default()).valid()
+/// Reads and compiles a configuration; each of its files changes what those before it say.
+pub fn load(files: &[PathBuf]) -> Result<Load<Snapshot>, LoadError> {
+    compile(files, Terms::default()).valid()
 }
 
 /// The same for listeners that took these addresses: with port 0 the file does not know them.
-pub fn load_bound(file: &Path, bound: &[SocketAddr]) -> Result<Load<Snapshot>, LoadError> {
-    compile(file, Terms { bound: Some(bound.to_vec()), ..Terms::default() }).valid()
+pub fn load_bound(files: &[PathBuf], bound: &[SocketAddr]) -> Result<Load<Snapshot>, LoadError> {
+    compile(files, Terms { bound: Some(bound.to_vec()), ..Terms::default() }).valid()
 }
 
 /// The same for a gateway that runs: what was read is told also where it is wrong.
 pub fn load_again(
-    file: &Path,
+    files: &[PathBuf],
     bound: &[SocketAddr],
     earlier: &Earlier,
 ) -> Load<Result<Snapshot, LoadError>> {
     let bound = Some(bound.to_vec());
-    compile(file, Terms { bound, earlier: Some(earlier), ..Terms::default() })
+    compile(files, Terms { bound, earlier: Some(earlier), ..Terms::default() })
 }
 
 /// Reads and compiles as if the file said `strict: true`, where `strict`.
-pub fn check(file: &Path, strict: bool) -> Result<Snapshot, LoadError> {
-    compile(file, Terms { strict, ..Terms::default() }).found
+pub fn check(files: &[PathBuf], strict: bool) -> Result<Snapshot, LoadError> {
+    compile(files, Terms { strict, ..Terms::default() }).found
 }
 
 /// The rules and the name servers of a configuration that says nothing.
@@ -115,42 +126,48 @@ impl Load<Result<Snapshot, LoadError>> {
     }
 }
 
-fn compile(file: &Path, terms: Terms<'_>) -> Load<Result<Snapshot, LoadError>> {
+fn compile(files: &[PathBuf], terms: Terms<'_>) -> Load<Result<Snapshot, LoadError>> {
     let earlier = terms.earlier;
     let reader = Reader::new(earlier.is_some());
-    let found = compile_with(&reader, file, terms);
+    let found = compile_with(&reader, files, terms);
     let (reading, secrets) = reader.into_reading(earlier);
     Load { found, reading, secrets }
 }
 
-fn compile_with(reader: &Reader, file: &Path, terms: Terms<'_>) -> Result<Snapshot, LoadError> {
-    let name = file.display().to_string();
-    let unreadable = |error| LoadError::Unreadable { file: name.clone(), error };
-    let bytes = reader.file(file, yaml::MAX_BYTES).map_err(unreadable)?;
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|error| not_utf8(&name, bytes.get(..error.valid_up_to()).unwrap_or_default()))?;
+fn compile_with(
+    reader: &Reader,
+    files: &[PathBuf],
+    terms: Terms<'_>,
+) -> Result<Snapshot, LoadError> {
+    let mut read = Vec::with_capacity(files.len());
+    for file in files {
+        let name = file.display().to_string();
+        match reader.file(file, yaml::MAX_BYTES) {
+            Ok(bytes) => read.push((name, bytes)),
+            Err(error) => return Err(LoadError::Unreadable { file: name, error }),
+        }
+    }
+    let (mut texts, mut errors) = (Vec::with_capacity(read.len()), Vec::new());
+    for (file, bytes) in &read {
+        match text(bytes) {
+            Ok(text) => texts.push(Text { file, text }),
+            Err(fault) => errors.push(Finding::of_fault(file, fault)),
+        }
+    }
+    if !errors.is_empty() {
+        return Err(LoadError::Invalid(ConfigErrors { errors, warnings: Vec::new() }));
+    }
     let lookup = |source: &Source| reader.secret(source);
-    let environment = environment(&lookup, reader.system.clone(), terms);
-    parse::parse(&name, text, &environment).map_err(LoadError::Invalid)
-}
-
-/// The finding for a file of which only the beginning is text.
-fn not_utf8(file: &str, beginning: &[u8]) -> LoadError {
-    let text = String::from_utf8_lossy(beginning);
-    let last = text.rsplit('\n').next().unwrap_or_default();
-    let finding = Finding {
-        file: file.to_owned(),
-        line: text.split('\n').count(),
-        column: last.chars().count() + 1,
-        path: String::new(),
-        message: "is not UTF-8".into(),
-    };
-    LoadError::Invalid(ConfigErrors { errors: vec![finding], warnings: Vec::new() })
+    let include = |pattern: &Path| reader.include(pattern, yaml::MAX_BYTES);
+    let environment =
+        Environment { include: &include, ..environment(&lookup, reader.system.clone(), terms) };
+    parse::parse_all(&texts, &environment).map_err(LoadError::Invalid)
 }
 
 fn environment<'a>(lookup: &'a Lookup<'a>, system: System, terms: Terms<'a>) -> Environment<'a> {
     Environment {
         lookup,
+        include: &|_| Ok(Vec::new()),
         resolv_conf: system.resolv_conf,
         interfaces: system.interfaces,
         unix_seconds: SystemClock.unix_ms().div_euclid(1000),
@@ -207,7 +224,7 @@ mod tests {
             (&b"a: b\n\xe2\x82"[..], "2:1"),
         ] {
             std::fs::write(&path, bytes).expect("written");
-            let error = load(&path).expect_err("not text");
+            let error = load(std::slice::from_ref(&path)).expect_err("not text");
             let place = format!("{}:{place}: is not UTF-8", path.display());
             let LoadError::Invalid(found) = error else { panic!("{error}") };
             assert_eq!(found.to_string(), place);
@@ -216,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let error = load(Path::new("/nowhere/sortie.yaml")).expect_err("not there");
+        let error = load(&["/nowhere/sortie.yaml".into()]).expect_err("not there");
         assert!(error.to_string().contains("`/nowhere/sortie.yaml` cannot be read: "), "{error}");
     }
 }

@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> u8 {
         Ok(call) => call,
         Err(error) => return usage(format!("--run-id, --step: {error}")),
     };
-    let snapshot = match source::check(&arguments.file, false) {
+    let snapshot = match source::check(std::slice::from_ref(&arguments.file), false) {
         Ok(snapshot) => snapshot,
         Err(error) => return fail(&error.to_string()),
     };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::cli::config_files::ConfigFiles;
 use crate::cli::exit::{FAILED, OK, fail, print};
 use crate::config::finding::Finding;
 use crate::source::{self, LoadError};
@@ -11,9 +12,8 @@ use crate::source::{self, LoadError};
 /// Check a configuration file: everything that is wrong with it, at once.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The configuration file
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    files: ConfigFiles,
     /// A secret that cannot be read is an error, not a warning
     #[arg(long)]
     strict: bool,
@@ -42,8 +42,13 @@ struct Findings {
 
 /// Prints the findings: 0 where none is an error, 1 where one is.
 pub fn run(arguments: &Arguments) -> u8 {
-    let findings = match source::check(&arguments.file, arguments.strict) {
-        Ok(snapshot) => Findings { ok: true, errors: Vec::new(), warnings: snapshot.warnings },
+    let files = arguments.files.paths();
+    let findings = match source::check(&files, arguments.strict) {
+        Ok(snapshot) => {
+            // The gateway would run without the tools of a broken file; whoever wrote it wants to know before.
+            let errors: Vec<Finding> = snapshot.file_errors().cloned().collect();
+            Findings { ok: errors.is_empty(), errors, warnings: snapshot.warnings }
+        }
         Err(LoadError::Invalid(found)) => {
             Findings { ok: false, errors: found.errors, warnings: found.warnings }
         }
@@ -51,9 +56,13 @@ pub fn run(arguments: &Arguments) -> u8 {
     };
     let text = match arguments.format {
         Format::Json => findings.as_json(),
-        Format::Text => findings.as_text(&arguments.file.display().to_string()),
+        Format::Text => findings.as_text(&listed(&files)),
     };
     print(&text, if findings.ok { OK } else { FAILED })
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" + ")
 }
 
 impl Findings {
@@ -87,7 +96,11 @@ mod tests {
         let file = folder.path().join("sortie.yaml");
         std::fs::write(&file, text).expect("written");
         for format in [Format::Json, Format::Text] {
-            assert_eq!(run(&Arguments { file: file.clone(), strict, format }), code, "{text}");
+            assert_eq!(
+                run(&Arguments { files: file.clone().into(), strict, format }),
+                code,
+                "{text}"
+            );
         }
     }
 
@@ -103,7 +116,10 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_fails() {
         let file = PathBuf::from("/nowhere/sortie.yaml");
-        assert_eq!(run(&Arguments { file, strict: false, format: Format::Text }), FAILED);
+        assert_eq!(
+            run(&Arguments { files: file.into(), strict: false, format: Format::Text }),
+            FAILED
+        );
     }
 
     #[test]

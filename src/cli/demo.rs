@@ -113,7 +113,7 @@ async fn play(once: bool, page: &mut dyn Write) -> Result<(), DemoError> {
     // The page is for people: the gateway's own log stays out of it.
     let (log, _writer) =
         LogSink::start(true, io::sink()).map_err(io("cannot start the log writer"))?;
-    let gateway = App::start(&config, log).await?;
+    let gateway = App::start(std::slice::from_ref(&config), log).await?;
     let address = gateway.api_address().ok_or(DemoError::NoListener)?;
 
     let print = io("cannot write to the terminal");

@@ -63,8 +63,16 @@ pub fn run(arguments: &Arguments) -> u8 {
 
 /// Reads one file. What is wrong with it goes to stderr, each with its place, so that stdout holds changes alone.
 fn load(file: &Path) -> Option<Snapshot> {
-    match source::check(file, false) {
-        Ok(snapshot) => Some(snapshot),
+    match source::check(&[file.to_owned()], false) {
+        Ok(snapshot) => {
+            // Of a broken included file nobody knows what it says.
+            let mut is_whole = true;
+            for error in snapshot.file_errors() {
+                fail(&error.to_string());
+                is_whole = false;
+            }
+            is_whole.then_some(snapshot)
+        }
         Err(LoadError::Invalid(found)) => {
             for error in &found.errors {
                 fail(&error.to_string());

@@ -18,9 +18,10 @@ use crate::source;
 /// Say why URLs, hosts or addresses may be called or not.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The configuration whose rules apply; without it the built-in defaults do
+    /// The configuration whose rules apply; without it the built-in defaults do. Each further file changes what those
+    /// before it say
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    config: Vec<PathBuf>,
     /// The tool that would call: exceptions are made for tools
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tool: String,
@@ -94,7 +95,7 @@ impl Judge {
     fn new(arguments: &Arguments) -> Result<Self, String> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let now = clock.unix_ms().div_euclid(1000);
-        let (rules, dns) = rules(arguments.config.as_deref())?;
+        let (rules, dns) = rules(&arguments.config)?;
         let resolver = if arguments.no_dns {
             None
         } else {
@@ -186,14 +187,12 @@ impl<'a> Line<'a> {
     }
 }
 
-fn rules(config: Option<&std::path::Path>) -> Result<(Arc<EgressRules>, DnsSettings), String> {
-    match config {
-        Some(path) => {
-            let snapshot = source::load(path).map_err(|error| error.to_string())?.found;
-            Ok((snapshot.egress, snapshot.dns))
-        }
-        None => source::defaults().map_err(|error| error.to_string()),
+fn rules(config: &[PathBuf]) -> Result<(Arc<EgressRules>, DnsSettings), String> {
+    if config.is_empty() {
+        return source::defaults().map_err(|error| error.to_string());
     }
+    let snapshot = source::load(config).map_err(|error| error.to_string())?.found;
+    Ok((snapshot.egress, snapshot.dns))
 }
 
 #[cfg(test)]
@@ -202,7 +201,7 @@ mod tests {
 
     #[track_caller]
     fn check(input: &str, verdict: &str, code: &str) {
-        let (rules, _) = rules(None).expect("the defaults");
+        let (rules, _) = rules(&[]).expect("the defaults");
         let judge = Judge { rules, resolver: None, tool: String::new(), now: 0 };
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let line = runtime.block_on(judge.target(input));

@@ -1,20 +1,32 @@
 //! `sortie schema`: the JSON Schema of the configuration file, for editors and for `config/sortie.schema.json`.
 
 use crate::cli::exit::{OK, print};
-use crate::config::raw::RawConfig;
+use crate::config::raw::{RawConfig, RawIncluded};
 
 /// Print the JSON Schema of the configuration file.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// That of a file that the configuration includes
+    #[arg(long)]
+    included: bool,
+}
 
 /// Prints the schema.
-pub fn run(_: &Arguments) -> u8 {
-    print(&text(), OK)
+pub fn run(arguments: &Arguments) -> u8 {
+    print(&if arguments.included { included() } else { text() }, OK)
 }
 
 /// The schema as it is printed, with a line end.
 pub fn text() -> String {
-    let schema = schemars::schema_for!(RawConfig);
+    printed(&schemars::schema_for!(RawConfig))
+}
+
+/// The same of an included file.
+fn included() -> String {
+    printed(&schemars::schema_for!(RawIncluded))
+}
+
+fn printed(schema: &schemars::Schema) -> String {
     format!("{:#}\n", schema.as_value())
 }
 

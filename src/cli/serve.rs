@@ -1,7 +1,7 @@
 //! `sortie serve`: runs the gateway until SIGTERM or Ctrl-C, and reads its configuration again on SIGHUP.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,9 +17,9 @@ use crate::telemetry::log::{self, LogSink, LogWriter};
 /// Run the gateway until SIGTERM or Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The configuration file
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    /// The configuration file; each further one changes what those before it say
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Vec<PathBuf>,
 }
 
 /// How long stdout may take for the last log lines.
@@ -136,7 +136,7 @@ fn raise_descriptors(snapshot: &Snapshot) {
 
 async fn until_told(
     load: Load<Snapshot>,
-    config: &Path,
+    config: &[PathBuf],
     log: LogSink,
     signals: &mut Signals,
 ) -> End {

@@ -185,7 +185,7 @@ impl<'a> Trial<'a> {
         let wrong = Secret::new(format!("whsec_{}", random_text(32)));
         let lookup = |source: &Source| match source {
             Source::Env(_) => Ok(wrong.clone()),
-            Source::File(_) => source::lookup(source),
+            Source::File(_) | Source::OptionalFile(_) => source::lookup(source),
         };
         let text = match probe {
             Probe::Good | Probe::StaleTime => self.configuration.clone(),

@@ -5,13 +5,15 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::finding::Report;
 use crate::config::given::Given;
 use crate::config::leaf::{Span, Verbatim};
-use crate::config::snapshot::{KeyPair, Snapshot};
-use crate::config::yaml::NodeId;
+use crate::config::signing::KeyPair;
+use crate::config::snapshot::Snapshot;
+use crate::config::yaml::{Fault, NodeId};
 use crate::model::secret::Secret;
 
 /// Where a secret is.
@@ -21,13 +23,15 @@ pub enum Source {
     Env(String),
     /// A file.
     File(PathBuf),
+    /// A file that may be absent, which then means that there is no such secret.
+    OptionalFile(PathBuf),
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Env(name) => write!(f, "variable `{name}`"),
-            Self::File(path) => write!(f, "file `{}`", path.display()),
+            Self::File(path) | Self::OptionalFile(path) => write!(f, "file `{}`", path.display()),
         }
     }
 }
@@ -49,10 +53,24 @@ pub enum SourceError {
 /// Looks a secret up; the bytes come back as they are.
 pub type Lookup<'a> = dyn Fn(&Source) -> Result<Secret, SourceError> + 'a;
 
+/// Finds the files that a pattern names, in the order of their paths, and reads them.
+pub type Include<'a> = dyn Fn(&Path) -> Result<Vec<FoundFile>, SourceError> + 'a;
+
+/// A file that a pattern names.
+#[derive(Debug, Clone)]
+pub struct FoundFile {
+    /// Its path, as the pattern leads to it.
+    pub path: PathBuf,
+    /// Its text, or why there is none.
+    pub text: Result<Arc<str>, Fault>,
+}
+
 /// The world, as far as a configuration depends on it.
 pub struct Environment<'a> {
     /// Reads secrets.
     pub lookup: &'a Lookup<'a>,
+    /// Reads the files that a configuration includes.
+    pub include: &'a Include<'a>,
     /// The text of resolv.conf; empty where there is none.
     pub resolv_conf: String,
     /// The addresses of this machine's interfaces.
@@ -72,6 +90,7 @@ impl<'a> Environment<'a> {
     pub fn bare(lookup: &'a Lookup<'a>, unix_seconds: i64) -> Self {
         Self {
             lookup,
+            include: &|_| Ok(Vec::new()),
             resolv_conf: String::new(),
             interfaces: Vec::new(),
             unix_seconds,
@@ -87,6 +106,7 @@ impl<'a> Environment<'a> {
 pub struct Earlier {
     secrets: HashMap<Source, Secret>,
     overlaps: HashMap<(String, KeyPair), i64>,
+    texts: HashMap<String, Arc<str>>,
 }
 
 impl Earlier {
@@ -96,7 +116,16 @@ impl Earlier {
             let overlap = tool.signing.overlap.as_ref()?;
             Some(((tool.name.to_string(), overlap.pair), overlap.since))
         });
-        Self { secrets, overlaps: overlaps.collect() }
+        let texts = snapshot.files.iter().filter_map(|file| {
+            let good = file.good.clone()?;
+            Some((file.name.clone(), good))
+        });
+        Self { secrets, overlaps: overlaps.collect(), texts: texts.collect() }
+    }
+
+    /// The last text of an included file that could be used.
+    pub fn text(&self, file: &str) -> Option<&Arc<str>> {
+        self.texts.get(file)
     }
 
     /// The last value of a secret.
@@ -118,11 +147,14 @@ pub struct Context<'a> {
     pub environment: &'a Environment<'a>,
     /// Whether an error is what makes one tool or key unavailable.
     pub strict: bool,
-    /// Where relative paths start.
-    pub folder: &'a Path,
 }
 
 impl Context<'_> {
+    /// The folder of the file that a value stands in: where relative paths start.
+    pub fn folder(&self, node: NodeId) -> &Path {
+        Path::new(self.report.file(node)).parent().unwrap_or(Path::new(""))
+    }
+
     /// A value that must be there; where it is absent, the hint says what to write.
     pub fn required<'g, T>(
         &self,
@@ -193,7 +225,7 @@ impl Context<'_> {
                 }
                 let is_file = file.node().is_some();
                 Some(if is_file {
-                    Source::File(self.folder.join(text))
+                    Source::File(self.folder(node).join(text))
                 } else {
                     Source::Env(text.clone())
                 })
@@ -219,6 +251,18 @@ impl Context<'_> {
             return Err(SecretProblem::Reported);
         }
         Ok(line)
+    }
+
+    /// The same for a secret that there may not be.
+    pub fn optional_secret(
+        &self,
+        node: NodeId,
+        source: &Source,
+    ) -> Result<Option<Secret>, SecretProblem> {
+        match (self.environment.lookup)(source) {
+            Err(SourceError::Missing) => Ok(None),
+            _ => self.secret(node, source).map(Some),
+        }
     }
 
     /// A secret that could not be read: a warning, or an error in a strict configuration.

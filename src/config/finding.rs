@@ -29,6 +29,12 @@ impl Finding {
         Self { file: file.to_owned(), line, column, path: fault.path, message: fault.message }
     }
 
+    /// What is wrong with one of several texts itself.
+    pub fn of_fault_in(files: &[String], fault: Fault) -> Self {
+        let file = files.get(fault.file).map(String::as_str).unwrap_or_default();
+        Self::of_fault(file, fault)
+    }
+
     /// The line that `check` prints for something that works but looks wrong.
     pub fn as_warning(&self) -> String {
         format!("{}warning: {}", self.place(), self.message)
@@ -75,7 +81,7 @@ impl std::error::Error for ConfigErrors {}
 pub struct Report<'d> {
     /// The document that the findings are about.
     pub document: &'d Document,
-    file: String,
+    files: Vec<String>,
     errors: RefCell<Vec<Finding>>,
     warnings: RefCell<Vec<Finding>>,
 }
@@ -83,7 +89,22 @@ pub struct Report<'d> {
 impl<'d> Report<'d> {
     /// A report that begins with these errors.
     pub fn new(file: String, errors: Vec<Finding>, document: &'d Document) -> Self {
-        Self { document, file, errors: errors.into(), warnings: RefCell::default() }
+        Self::of_files(vec![file], errors, document)
+    }
+
+    /// The same for a document of several texts, by their files.
+    pub fn of_files(files: Vec<String>, errors: Vec<Finding>, document: &'d Document) -> Self {
+        Self { document, files, errors: errors.into(), warnings: RefCell::default() }
+    }
+
+    /// The files, as they were named.
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// The file that a value stands in, as it was named.
+    pub fn file(&self, node: NodeId) -> &str {
+        self.files.get(self.document.file(node)).map(String::as_str).unwrap_or_default()
     }
 
     /// The value is wrong.
@@ -105,8 +126,8 @@ impl<'d> Report<'d> {
 
     /// A key of the mapping is wrong and may be a secret: the place is the key's, the path is the mapping's.
     pub fn error_inside(&self, map: NodeId, key: NodeId, message: impl Into<String>) {
-        let Position { line, column } = self.document.position(key);
-        let finding = Finding { line, column, ..self.finding(map, message) };
+        let path = self.document.path(map);
+        let finding = Finding { path, ..self.finding(key, message) };
         self.errors.borrow_mut().push(finding);
     }
 
@@ -134,7 +155,11 @@ impl<'d> Report<'d> {
     pub fn into_findings(self) -> (Vec<Finding>, Vec<Finding>) {
         let sort = |findings: RefCell<Vec<Finding>>| {
             let mut findings = findings.into_inner();
-            findings.sort_by_key(|finding| (finding.line, finding.column));
+            let place = |finding: &Finding| {
+                let file = self.files.iter().position(|file| *file == finding.file);
+                (file, finding.line, finding.column)
+            };
+            findings.sort_by_key(place);
             findings.dedup();
             findings
         };
@@ -151,8 +176,7 @@ impl<'d> Report<'d> {
             }
             deepest = deepest.and_then(|at| self.document.child(at, step));
             if let Some(at) = deepest {
-                let Position { line, column } = self.document.position(at);
-                finding = Finding { line, column, path: self.document.path(at), ..finding };
+                finding = self.finding(at, finding.message);
             }
         }
         finding
@@ -160,8 +184,8 @@ impl<'d> Report<'d> {
 
     fn finding(&self, node: NodeId, message: impl Into<String>) -> Finding {
         let Position { line, column } = self.document.position(node);
-        let path = self.document.path(node);
-        Finding { file: self.file.clone(), line, column, path, message: message.into() }
+        let (file, path) = (self.file(node).to_owned(), self.document.path(node));
+        Finding { file, line, column, path, message: message.into() }
     }
 }
 

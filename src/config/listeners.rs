@@ -152,7 +152,8 @@ fn max_connections(context: &Context<'_>, given: &Given<u32>, default: u32) -> u
 
 fn unix(context: &Context<'_>, raw: &RawUnix, node: NodeId) -> Bind {
     let path = context.required(node, "path", &raw.path, "write where the socket is to be");
-    let path = path.map(|(Verbatim(path), _)| context.folder.join(path)).unwrap_or_default();
+    let path =
+        path.map(|(Verbatim(path), node)| context.folder(node).join(path)).unwrap_or_default();
     let mode = raw.mode.found().and_then(|(text, node)| {
         let octal = text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit());
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| octal && *mode <= 0o777);

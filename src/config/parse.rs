@@ -1,51 +1,88 @@
 //! Configuration text to a snapshot, or to everything that is wrong with it.
 
-use std::collections::hash_map::Entry;
-use std::path::Path;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::config::context::{Context, Environment};
+use crate::config::file::{File, Standing, label};
 use crate::config::finding::{ConfigErrors, Finding, Report};
 use crate::config::given::Given;
-use crate::config::profile::{self, RawProfile};
+use crate::config::included::{self, Included, Main};
+use crate::config::names::Names;
+use crate::config::profiles::Profiles;
 use crate::config::raw::{LATER, RawConfig};
-use crate::config::snapshot::{Bind, Operators, Snapshot};
-use crate::config::tools::Profiles;
+use crate::config::snapshot::{Bind, Operators, Snapshot, Tool};
+use crate::config::tools::{Clash, Home};
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
     agents, auth, egress, limits, listeners, policies, read, redact, runtime, serving, tools,
 };
-use crate::model::id::hex;
+use crate::model::id::{ToolName, hex};
 use crate::model::secret::Secret;
 
 /// The only version of the file's format.
 const VERSION: u32 = 1;
 
-/// Compiles the text of a configuration file. `file` is its name as it was given: findings begin with it, and relative
-/// paths start at its folder.
+/// The text of a configuration file, and the file's name as it was given: findings begin with it, and relative paths
+/// start at its folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'t> {
+    /// The name.
+    pub file: &'t str,
+    /// The text.
+    pub text: &'t str,
+}
+
+/// Compiles the text of a configuration file.
 pub fn parse(
     file: &str,
     text: &str,
     environment: &Environment<'_>,
 ) -> Result<Snapshot, ConfigErrors> {
-    let (document, faults) = Document::parse(text);
-    let faults = faults.into_iter().map(|fault| Finding::of_fault(file, fault)).collect();
+    parse_all(&[Text { file, text }], environment)
+}
+
+/// Compiles the texts of one configuration, of which each changes what those before it say.
+pub fn parse_all(
+    texts: &[Text<'_>],
+    environment: &Environment<'_>,
+) -> Result<Snapshot, ConfigErrors> {
+    let files: Vec<String> = texts.iter().map(|one| one.file.to_owned()).collect();
+    let (document, faults) =
+        Document::merged(&texts.iter().map(|one| one.text).collect::<Vec<_>>());
+    let faults = faults.into_iter().map(|fault| Finding::of_fault_in(&files, fault)).collect();
     let Some(document) = document else {
         return Err(ConfigErrors { errors: faults, warnings: Vec::new() });
     };
-    let report = Report::new(file.to_owned(), faults, &document);
+    let report = Report::of_files(files, faults, &document);
     let raw: Given<RawConfig> = read::read(&report, LATER);
-    let snapshot = raw.found().and_then(|(raw, root)| {
-        let strict = environment.strict || raw.strict.get() == Some(&true);
-        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-        compile(&Context { report: &report, environment, strict, folder }, raw, root)
+    let mut strict = environment.strict;
+    let compiled = raw.found().map(|(raw, root)| {
+        strict |= raw.strict.get() == Some(&true);
+        compile(&Context { report: &report, environment, strict }, texts, raw, root)
     });
-    let (errors, warnings) = report.into_findings();
+    let (mut errors, mut warnings) = report.into_findings();
+    let Some(Compiled { snapshot, included }) = compiled else {
+        return Err(ConfigErrors { errors, warnings });
+    };
+    warnings.extend(included.warnings);
+    if strict || !errors.is_empty() || snapshot.is_none() {
+        errors.extend(included.files.iter().flat_map(|file| &file.errors).cloned());
+    }
     match snapshot {
-        Some(snapshot) if errors.is_empty() => {
-            Ok(Snapshot { hash: hash(text), warnings, ..snapshot })
+        Some(mut snapshot) if errors.is_empty() => {
+            snapshot.hash = hash(texts, &included.in_force);
+            snapshot.files.extend(included.files);
+            snapshot.tools.extend(included.tools);
+            snapshot.exported = exported(&snapshot.tools);
+            snapshot.unread = included.unread;
+            included
+                .redacted
+                .into_iter()
+                .for_each(|part| redact::join(&mut snapshot.redacted, part));
+            Ok(Snapshot { warnings, ..snapshot })
         }
         _ => Err(ConfigErrors { errors, warnings }),
     }
@@ -62,8 +99,7 @@ pub fn admin(
     let document = document?;
     let report = Report::new(file.to_owned(), Vec::new(), &document);
     let raw: Given<RawConfig> = read::read(&report, LATER);
-    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-    let context = Context { report: &report, environment, strict: false, folder };
+    let context = Context { report: &report, environment, strict: false };
     let listeners = &raw.get()?.listeners;
     let bind = listeners::listeners(&context, listeners).admin?.bind;
     let token = &listeners.get()?.admin.get()?.token;
@@ -74,8 +110,15 @@ pub fn admin(
     Some((bind, token))
 }
 
-/// Compiles every section, whatever is wrong with the others; `None` where there are no rules to compile with.
-fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snapshot> {
+/// What came of the main file, and of those that it includes.
+struct Compiled {
+    /// `None` where there are no rules to compile with.
+    snapshot: Option<Snapshot>,
+    included: Included,
+}
+
+/// Compiles every section, whatever is wrong with the others.
+fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: NodeId) -> Compiled {
     if let Some((version, node)) =
         context.required(root, "version", &raw.version, "write `version: 1`")
         && *version != VERSION
@@ -98,23 +141,44 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
     };
     let authentication = auth::authentication(context, root, &raw.auth, &around);
     let serving = serving::compile(context, api_tls, &raw.auth);
-    let profiles = profiles(context, &raw.profiles);
+    let mut profiles = Profiles::shipped();
+    let none = Names::default();
+    let profile_names = profiles.add(context, &raw.profiles, &none);
     let defaults = limits::defaults(context, &raw.defaults);
     let policies = policies::compile(context, &raw.policies);
-    let tools = tools::compile(context, &raw.tools, &profiles, &egress, &defaults, &policies);
-    policies::look_at(context, &policies, tools.values().map(Arc::as_ref));
-    let agents = agents::compile(context, &raw.agents, &agents::tool_names(context, &raw.tools));
-    let exported = tools.values().filter(|tool| tool.exports.name != tool.name.as_str());
-    let exported = exported.map(|tool| (tool.exports.name.clone(), tool.name.clone()));
-    let exported = exported.collect();
+    let secrets = included::secrets_folder(context, &raw.secrets);
+    let secrets = secrets.as_deref();
+    let file = texts.first().map(|one| one.file).unwrap_or_default();
+    let home =
+        Home { main: file, owner: None, runbook: None, secrets, taken: &none, clash: Clash::Error };
+    let (tools, names) =
+        tools::compile(context, &raw.tools, &profiles, &egress, &defaults, &policies, &home);
+    let main = Main {
+        context,
+        file,
+        profiles: &profiles,
+        egress: &egress,
+        defaults: &defaults,
+        policies: &policies,
+        secrets,
+    };
+    let included = included::compile(&main, &raw.include, names, profile_names);
+    let everywhere = tools.values().chain(included.tools.values());
+    policies::look_at(context, &policies, everywhere.map(Arc::as_ref));
+    let mut tool_names = agents::tool_names(context, &raw.tools);
+    tool_names.extend(included.tools.keys().chain(included.unread.keys()).map(ToolName::as_str));
+    let agents = agents::compile(context, &raw.agents, &tool_names);
     let metrics = raw.metrics.get();
-    Some(Snapshot {
+    let Some(rules) = egress.rules else { return Compiled { snapshot: None, included } };
+    let snapshot = Snapshot {
         generation: 1,
         hash: String::new(),
         tools,
-        exported,
+        exported: HashMap::new(),
         agents,
-        policies: policies.into_iter().map(|placed| placed.policy).collect(),
+        policies: policies.iter().map(|placed| placed.policy.clone()).collect(),
+        unread: HashMap::new(),
+        files: texts.iter().map(|one| named(file, one.file)).collect(),
         authentication,
         listeners,
         operators,
@@ -131,51 +195,42 @@ fn compile(context: &Context<'_>, raw: &RawConfig, root: NodeId) -> Option<Snaps
         metrics_per_tool: metrics.and_then(|raw| raw.per_tool.get().copied()).unwrap_or(true),
         region: raw.region.get().cloned(),
         warnings: Vec::new(),
-        egress: egress.rules?,
-    })
+        egress: rules,
+    };
+    Compiled { snapshot: Some(snapshot), included }
 }
 
-/// The shipped wire formats and the file's own.
-fn profiles(context: &Context<'_>, given: &Given<Vec<Given<RawProfile>>>) -> Profiles {
-    let mut profiles = Profiles::default();
-    for profile in profile::builtin() {
-        if profiles.by_name.is_empty() {
-            profiles.default.clone_from(&profile.name);
-        }
-        profiles.by_name.insert(profile.name.clone(), Arc::new(profile));
-    }
-    let list = given.get().map(Vec::as_slice).unwrap_or_default();
-    for given in list {
-        let Some(node) = given.node() else { continue };
-        let Some(raw) = given.get() else {
-            // It was not read, and its tools are not to blame.
-            let name = context.report.document.child(node, "name");
-            profiles.broken.extend(
-                name.and_then(|name| context.report.document.text(name)).map(str::to_owned),
-            );
-            continue;
-        };
-        let compiled = profile::compile(context.report, node, raw);
-        let Some((name, name_node)) = raw.name.found() else { continue };
-        match (compiled, profiles.by_name.entry(name.clone())) {
-            (_, Entry::Occupied(_)) => {
-                let message = format!("another profile is named `{name}` too, choose another name");
-                context.report.error(name_node, message);
-            }
-            (Some(profile), Entry::Vacant(place)) => {
-                place.insert(Arc::new(profile));
-            }
-            (None, Entry::Vacant(_)) => {
-                profiles.broken.insert(name.clone());
-            }
-        }
-    }
-    profiles
+/// The tools that providers know by another name, by that one.
+fn exported(tools: &HashMap<ToolName, Arc<Tool>>) -> HashMap<String, ToolName> {
+    let renamed = tools.values().filter(|tool| tool.exports.name != tool.name.as_str());
+    renamed.map(|tool| (tool.exports.name.clone(), tool.name.clone())).collect()
 }
 
-/// Tells two configurations apart: 16 hex digits.
-fn hash(text: &str) -> String {
-    let mut hash = hex(&Sha256::digest(text));
+/// A file of the command line: all of them are good, or nothing is.
+fn named(main: &str, name: &str) -> File {
+    File {
+        name: name.to_owned(),
+        label: label(main, name),
+        standing: Standing::Current,
+        errors: Vec::new(),
+        good: None,
+    }
+}
+
+/// Tells two configurations apart: 16 hex digits. For one file they are the first of its SHA-256.
+fn hash(texts: &[Text<'_>], included: &[(String, Option<Arc<str>>)]) -> String {
+    let mut digest = Sha256::new();
+    for (index, one) in texts.iter().enumerate() {
+        if index > 0 {
+            digest.update("\0");
+        }
+        digest.update(one.text);
+    }
+    for (label, text) in included {
+        digest.update(format!("\0{label}\0{}\0", text.is_some()));
+        digest.update(text.as_deref().unwrap_or_default());
+    }
+    let mut hash = hex(&digest.finalize());
     hash.truncate(16);
     hash
 }

@@ -15,24 +15,31 @@ use crate::config::read::Later;
 
 /// Keys that a later version will have: they get their own message.
 pub const LATER: &Later = &[
-    (
-        "RawConfig",
-        &[
-            "builtin",
-            "include",
-            "notifications",
-            "organisations",
-            "seal",
-            "secrets",
-            "storage",
-            "tracing",
-        ],
-    ),
+    ("RawConfig", &["builtin", "notifications", "organisations", "seal", "storage", "tracing"]),
     ("RawApiListener", &["token"]),
     ("RawTelemetryListener", &["tls", "unix"]),
     ("RawLogging", &["calls"]),
     ("RawTool", &["action_only", "capture", "forward_trace"]),
     ("RawToolPolicy", &["when"]),
+];
+
+/// Keys that an included file does not have: what they say holds for all files.
+pub const MAIN_ONLY: &[&str] = &[
+    "agents",
+    "auth",
+    "defaults",
+    "dns",
+    "egress",
+    "include",
+    "limits",
+    "listeners",
+    "logging",
+    "metrics",
+    "policies",
+    "region",
+    "shutdown",
+    "strict",
+    "version",
 ];
 
 /// Sortie's configuration file. YAML 1.2; JSON is a subset of it.
@@ -49,6 +56,11 @@ pub struct RawConfig {
     pub listeners: Given<RawListeners>,
     /// Who may call: `none` (loopback and Unix sockets only), or keys, certificates and tokens.
     pub auth: Given<OneOf<RawNoAuth, RawAuth>>,
+    /// Further files, by names or patterns such as `tools.d/*.yaml` from this file's folder on. Each holds owner, runbook,
+    /// secrets, tools and profiles. A broken one keeps its last good tools, and the others go on.
+    pub include: List<Verbatim>,
+    /// Where the signing secrets of tools without `secret` are.
+    pub secrets: Given<RawSecrets>,
     /// Where this gateway runs, for log lines.
     pub region: Given<String>,
     /// What SIGTERM does.
@@ -73,6 +85,32 @@ pub struct RawConfig {
     pub logging: Given<RawLogging>,
     /// What is counted.
     pub metrics: Given<RawMetrics>,
+}
+
+/// A file that the configuration includes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Sortie tools")]
+pub struct RawIncluded {
+    /// Who answers for its tools, where a tool does not say it.
+    pub owner: Given<String>,
+    /// Where the operators' page about its tools is, where a tool does not say it.
+    pub runbook: Given<String>,
+    /// Where the signing secrets of its tools without `secret` are; left out: where the main file says.
+    pub secrets: Given<RawSecrets>,
+    /// Wire formats for its own tools.
+    pub profiles: List<RawProfile>,
+    /// Its tools.
+    pub tools: List<RawTool>,
+}
+
+/// `secrets`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawSecrets {
+    /// A folder. A tool NAME without `secret` is signed for with its file NAME.secret and, where there is one, with
+    /// NAME.previous too.
+    pub dir: Given<Verbatim>,
 }
 
 fn version_one(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

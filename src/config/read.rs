@@ -31,7 +31,16 @@ const SECRETIVE: &[&str] = &[
 
 /// Reads the whole document; what is wrong goes into the report.
 pub fn read<T: de::DeserializeOwned>(report: &Report<'_>, later: &Later) -> Given<T> {
-    let reader = Reader { report, later, node: report.document.root(), is_item: false };
+    read_part(report, later, &[])
+}
+
+/// The same for a document that is a part of another one, in which alone the keys `elsewhere` stand.
+pub fn read_part<T: de::DeserializeOwned>(
+    report: &Report<'_>,
+    later: &Later,
+    elsewhere: &[&str],
+) -> Given<T> {
+    let reader = Reader { report, later, elsewhere, node: report.document.root(), is_item: false };
     Given::deserialize(reader).unwrap_or_default()
 }
 
@@ -130,6 +139,8 @@ fn listed(words: &[&str]) -> String {
 struct Reader<'de> {
     report: &'de Report<'de>,
     later: &'de Later,
+    /// Keys of the outermost mapping that belong into another document.
+    elsewhere: &'de [&'de str],
     node: NodeId,
     /// Whether the value is one of a list.
     is_item: bool,
@@ -161,7 +172,11 @@ impl<'de> Reader<'de> {
                 .iter()
                 .filter(|(of, _)| *of == name)
                 .any(|(_, keys)| keys.contains(&text));
-            let message = if later {
+            let elsewhere =
+                self.node == self.report.document.root() && self.elsewhere.contains(&text);
+            let message = if elsewhere {
+                "stands in the main file only, an included file has no say in it".into()
+            } else if later {
                 "is not supported by this version".into()
             } else {
                 match nearest(text, fields) {

@@ -19,6 +19,28 @@ pub fn part(document: &Document, node: NodeId) -> Value {
     value(document, node, "")
 }
 
+/// Adds what an included file says to what the main file says: its lists go on with the file's items, and its tools get its
+/// owner and runbook.
+pub fn join(main: &mut Value, included: Value) {
+    let (Some(main), Value::Object(mut included)) = (main.as_object_mut(), included) else {
+        return;
+    };
+    let shared = ["owner", "runbook"].map(|key| (key, included.remove(key)));
+    for (key, value) in included {
+        let Value::Array(mut items) = value else { continue };
+        for (key, value) in shared.iter().filter(|_| key == "tools") {
+            let tools = items.iter_mut().filter_map(Value::as_object_mut);
+            for tool in tools.filter(|tool| tool.get(*key).is_none_or(Value::is_null)) {
+                tool.extend(value.clone().map(|value| ((*key).to_owned(), value)));
+            }
+        }
+        match main.entry(key).or_insert(Value::Null) {
+            Value::Array(list) => list.extend(items),
+            other => *other = Value::Array(items),
+        }
+    }
+}
+
 fn value(document: &Document, node: NodeId, key: &str) -> Value {
     match document.kind(node) {
         Kind::Bool(_) | Kind::Float(..) | Kind::Integer(_) | Kind::Text(_)

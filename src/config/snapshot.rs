@@ -1,7 +1,6 @@
 //! The immutable compiled configuration: what one call reads from beginning to end.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::config::client_identity::ClientIdentity;
+use crate::config::file::{File, Unread};
 use crate::config::finding::Finding;
+use crate::config::signing::Signing;
 use crate::model::id::ToolName;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
@@ -29,7 +30,6 @@ use crate::policy::peer_name::NamePattern;
 use crate::policy::quota::RateLimit;
 use crate::policy::rules::Policy;
 use crate::policy::schema::ArgumentSchema;
-use crate::policy::sign::SigningKeys;
 use crate::policy::wire::{OwnHeader, WireProfile};
 
 /// Everything that the configuration says, checked and compiled. It is never edited, only replaced.
@@ -47,6 +47,10 @@ pub struct Snapshot {
     pub agents: Agents,
     /// The policies over many tools, in the order of the file.
     pub policies: Vec<Arc<Policy>>,
+    /// Tools of broken files, of which only the names are known.
+    pub unread: HashMap<ToolName, Unread>,
+    /// The files that it was made of: first those of the command line, then those that these include.
+    pub files: Vec<File>,
     /// Who may call.
     pub authentication: Authentication,
     /// Which hosts and addresses may be called.
@@ -93,6 +97,17 @@ impl Snapshot {
     pub fn tool_by_any_name(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tool(name).or_else(|| self.tools.get(self.exported.get(name)?))
     }
+
+    /// Who answers for a tool, where that is known.
+    pub fn owner(&self, name: &str) -> Option<&str> {
+        let unread = || self.unread.get(name)?.owner.as_deref();
+        self.tools.get(name).map_or_else(unread, |tool| tool.owner.as_deref())
+    }
+
+    /// What is wrong with included files, while the rest works.
+    pub fn file_errors(&self) -> impl Iterator<Item = &Finding> {
+        self.files.iter().flat_map(|file| &file.errors)
+    }
 }
 
 /// One tool, compiled.
@@ -108,6 +123,8 @@ pub struct Tool {
     pub owner: Option<String>,
     /// Where the operators' page about it is.
     pub runbook: Option<String>,
+    /// The file that it stands in, from the main file's folder on.
+    pub file: Arc<str>,
     /// Whether it may be called at all.
     pub enabled: bool,
     /// The wire format.
@@ -194,49 +211,6 @@ impl Unavailable {
         match self {
             Self::ExceptionEnded => "The tool is not configured: its exception ended.",
             Self::NoSecret(_) => "The tool is not configured: a secret of it is missing.",
-        }
-    }
-}
-
-/// A tool's signing keys: two while they overlap, then one.
-#[derive(Debug, Default)]
-pub struct Signing {
-    /// The keys that sign in the end.
-    pub keys: SigningKeys,
-    /// While both sign.
-    pub overlap: Option<Overlap>,
-}
-
-/// The time in which a new key and the one before both sign.
-#[derive(Debug)]
-pub struct Overlap {
-    /// Both, in the order of the phase.
-    pub keys: SigningKeys,
-    /// Which two they are.
-    pub pair: KeyPair,
-    /// When this pair was first seen, in Unix seconds.
-    pub since: i64,
-    /// The first Unix second at which the previous one no longer signs.
-    pub until: i64,
-}
-
-/// Tells one pair of keys from another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyPair(pub [u8; 32]);
-
-impl fmt::Debug for KeyPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What it is made of is secret.
-        f.write_str("KeyPair")
-    }
-}
-
-impl Signing {
-    /// The keys that sign at this Unix second, in the order in which they are sent.
-    pub fn at(&self, unix_seconds: i64) -> &SigningKeys {
-        match &self.overlap {
-            Some(overlap) if unix_seconds < overlap.until => &overlap.keys,
-            _ => &self.keys,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Compiles `tools`: one tool at a time, every fault of each.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,15 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::config::client_identity::ClientIdentity;
-use crate::config::context::{Context, SecretProblem};
+use crate::config::context::{Context, SecretProblem, Source};
 use crate::config::egress::{self, Egress};
+use crate::config::file::label;
 use crate::config::given::{Entries, Given, OneOf};
 use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::limits::{self, Defaults};
+use crate::config::names::{Names, Taken};
 use crate::config::policies::{self, Placed};
+use crate::config::profiles::Profiles;
 use crate::config::raw_tool::{RawHeader, RawTool};
 use crate::config::read::choice;
 use crate::config::redact;
@@ -39,18 +43,32 @@ const SHORT_DESCRIPTION: usize = 20;
 const MAX_FILLER: usize = 200;
 const SAME_NAME: &str = "stands twice: letter case makes no difference, nor does `_` for `-`";
 
-/// The wire formats by name.
-#[derive(Debug, Default)]
-pub struct Profiles {
-    /// The format of a tool that names none.
-    pub default: String,
-    /// All of them.
-    pub by_name: HashMap<String, Arc<WireProfile>>,
-    /// Names of formats that have errors of their own, so that their tools are not blamed.
-    pub broken: HashSet<String>,
+/// What the file says that tools stand in, and which names other files have taken.
+pub struct Home<'a> {
+    /// The main file's name: where labels start.
+    pub main: &'a str,
+    /// Who answers for a tool that does not say it.
+    pub owner: Option<&'a str>,
+    /// The page about a tool that names none.
+    pub runbook: Option<&'a str>,
+    /// Where the signing secrets of tools without `secret` are.
+    pub secrets: Option<&'a Path>,
+    /// Names of other files' tools.
+    pub taken: &'a Names,
+    /// What becomes of a tool with such a name.
+    pub clash: Clash,
 }
 
-/// Compiles the tools that have no error; names are unique.
+/// What becomes of a tool whose name is another file's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clash {
+    /// It is an error.
+    Error,
+    /// It is left out.
+    Skip,
+}
+
+/// Compiles the tools that have no error; names are unique, and come back.
 pub fn compile(
     context: &Context<'_>,
     given: &Given<Vec<Given<RawTool>>>,
@@ -58,35 +76,37 @@ pub fn compile(
     egress: &Egress,
     defaults: &Defaults,
     policies: &[Placed],
-) -> HashMap<ToolName, Arc<Tool>> {
+    home: &Home<'_>,
+) -> (HashMap<ToolName, Arc<Tool>>, Names) {
     let list = given.get().map(Vec::as_slice).unwrap_or_default();
     let mut tools = HashMap::new();
-    let mut lines = HashMap::new();
+    let mut names = Names::default();
     for (raw, node) in list.iter().filter_map(Given::found) {
         if let Some((name, node)) = raw.name.found() {
-            let line = context.report.document.position(node).line;
-            match lines.insert(export::name(name), (name.as_str(), line)) {
-                Some((other, first)) if other == name => {
-                    let message = format!("another tool is named `{name}` too, on line {first}");
-                    context.report.error(node, message);
-                }
-                Some((other, first)) => {
-                    let exported = export::name(name);
-                    let message = format!(
-                        "`{name}` and `{other}` on line {first} are both exported as `{exported}`, rename one"
-                    );
-                    context.report.error(node, message);
-                }
-                None => {}
+            let key = export::name(name);
+            let elsewhere = home.taken.taken(context.report, &key, node);
+            if elsewhere.is_some() && home.clash == Clash::Skip {
+                continue;
+            }
+            let taken = || names.take(context.report, &key, name, node);
+            if let Err(Taken { other, place }) = elsewhere.map_or_else(taken, Err) {
+                let message = if other == *name {
+                    format!("another tool is named `{name}` too, {place}")
+                } else {
+                    format!(
+                        "`{name}` and `{other}` {place} are both exported as `{key}`, rename one"
+                    )
+                };
+                context.report.error(node, message);
             }
         }
         let mut compiler =
-            Compiler { context, raw, node, egress, defaults, policies, unavailable: None };
+            Compiler { context, raw, node, egress, defaults, policies, home, unavailable: None };
         if let Some(tool) = compiler.tool(profiles) {
             tools.insert(tool.name.clone(), Arc::new(tool));
         }
     }
-    tools
+    (tools, names)
 }
 
 struct Compiler<'a> {
@@ -96,6 +116,7 @@ struct Compiler<'a> {
     egress: &'a Egress,
     defaults: &'a Defaults,
     policies: &'a [Placed],
+    home: &'a Home<'a>,
     unavailable: Option<Unavailable>,
 }
 
@@ -114,7 +135,7 @@ impl Compiler<'_> {
         let identity = self.identity();
         let mut headers = self.headers(&profile);
         headers.splice(0..0, authentication.header);
-        let signing = self.signing(&profile);
+        let signing = self.signing(&profile, name.as_ref());
         let policy = self.policy(&profile);
         let limits = limits::of_tool(self.context, self.raw, self.defaults);
         let result_limit = self.result_limit(&profile);
@@ -122,6 +143,8 @@ impl Compiler<'_> {
         let name = name?;
         let description = description?;
         let endpoint = endpoint?;
+        // Only a schema that holds can be shown: one that refers to itself in place has no end.
+        let arguments = arguments?;
         let parameters = self.parameters();
         let route_digest = self.route_digest(
             &profile,
@@ -141,15 +164,16 @@ impl Compiler<'_> {
             id: file_tool_id(DEFAULT_ORGANISATION, &name),
             name,
             description,
-            owner: raw.owner.get().cloned(),
-            runbook: raw.runbook.get().cloned(),
+            owner: raw.owner.get().cloned().or_else(|| self.home.owner.map(str::to_owned)),
+            runbook: raw.runbook.get().cloned().or_else(|| self.home.runbook.map(str::to_owned)),
+            file: label(self.home.main, self.context.report.file(self.node)).into(),
             enabled: raw.enabled.get().copied().unwrap_or(true),
             profile,
             endpoint,
             route_digest,
             exports,
             parameters: parameters.map(|schema| raw_text(&schema)),
-            arguments: arguments?,
+            arguments,
             headers,
             tokens: authentication.tokens,
             identity,
@@ -386,11 +410,21 @@ impl Compiler<'_> {
         env: &Given<Verbatim>,
     ) -> Option<Secret> {
         let source = self.context.source(node, file, env)?;
-        match self.context.secret(node, &source) {
+        self.present(node, &source, self.context.secret(node, &source))
+    }
+
+    /// A secret that was looked up; where it cannot be read, the tool is unavailable.
+    fn present(
+        &mut self,
+        node: NodeId,
+        source: &Source,
+        found: Result<Secret, SecretProblem>,
+    ) -> Option<Secret> {
+        match found {
             Ok(secret) => Some(secret),
             Err(SecretProblem::Reported) => None,
             Err(SecretProblem::Lookup(error)) => {
-                self.context.unreadable(node, &source, &error, "the tool is unavailable");
+                self.context.unreadable(node, source, &error, "the tool is unavailable");
                 let reason = || Unavailable::NoSecret(format!("{source} {error}"));
                 self.unavailable.get_or_insert_with(reason);
                 None

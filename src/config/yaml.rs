@@ -1,7 +1,7 @@
 //! YAML text to a tree of values that know where they stand.
 //!
-//! YAML 1.2 with its core schema, so `on` and `no` are text. One document; no tags and no merge keys. Aliases are
-//! copied, within the same budget as everything else.
+//! YAML 1.2 with its core schema, so `on` and `no` are text. One document of one or several texts; no tags and no merge
+//! keys. Aliases are copied, within the same budget as everything else.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -75,12 +75,14 @@ enum Step {
 
 #[derive(Debug, Clone)]
 struct Node {
+    /// Which of the texts it stands in.
+    file: usize,
     position: Position,
     parent: Option<(NodeId, Step)>,
     kind: Kind,
 }
 
-/// One document, as a tree.
+/// One document, as a tree. Its values may stand in several texts.
 #[derive(Debug)]
 pub struct Document {
     nodes: Vec<Node>,
@@ -90,6 +92,8 @@ pub struct Document {
 /// What is wrong with the text itself, before anybody looks for a meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
+    /// In which of the texts, counted from 0.
+    pub file: usize,
     /// Where.
     pub position: Position,
     /// The path of the value, empty where there is no tree.
@@ -98,28 +102,50 @@ pub struct Fault {
     pub message: String,
 }
 
+impl Fault {
+    /// What is wrong with a file as a whole.
+    pub fn of_file(message: impl Into<String>) -> Self {
+        Self { file: 0, position: Position::START, path: String::new(), message: message.into() }
+    }
+}
+
 impl Document {
     /// Reads one document. Where the tree stands in spite of faults (duplicate keys), both are returned.
     pub fn parse(text: &str) -> (Option<Self>, Vec<Fault>) {
-        let mut builder = Builder::new(text);
-        let root = if text.len() > MAX_BYTES {
-            Err(fault(Position::START, format!("the file is larger than {} MiB", MAX_BYTES >> 20)))
-        } else {
-            builder.document()
-        };
-        match root {
-            Ok(root) => {
-                let document = Self { nodes: builder.nodes, root };
-                let faults = builder.faults.into_iter().map(|(id, message)| Fault {
-                    position: document.position(id),
-                    path: document.path(id),
-                    message,
-                });
-                let faults = faults.collect();
-                (Some(document), faults)
+        Self::merged(&[text])
+    }
+
+    /// Reads one document of several texts, of which each changes what those before it say. There is no tree where one of
+    /// them has none.
+    pub fn merged(texts: &[&str]) -> (Option<Self>, Vec<Fault>) {
+        let mut document = Self { nodes: Vec::new(), root: NodeId(0) };
+        let (mut roots, mut faults) = (Vec::new(), Vec::new());
+        for (file, text) in texts.iter().enumerate() {
+            let mut builder = Builder::new(file, text, std::mem::take(&mut document.nodes));
+            let root = if text.len() > MAX_BYTES {
+                let message = format!("the file is larger than {} MiB", MAX_BYTES >> 20);
+                Err(builder.fault(Position::START, message))
+            } else {
+                builder.document()
+            };
+            document.nodes = builder.nodes;
+            let told = builder.faults.into_iter().map(|(id, message)| Fault {
+                file,
+                position: document.position(id),
+                path: document.path(id),
+                message,
+            });
+            faults.extend(told);
+            match root {
+                Ok(root) => roots.push(root),
+                Err(fault) => faults.push(fault),
             }
-            Err(fault) => (None, vec![fault]),
         }
+        if roots.len() < texts.len() {
+            return (None, faults);
+        }
+        let root = roots.into_iter().reduce(|base, more| document.merge(base, more));
+        (root.map(|root| Self { root, ..document }), faults)
     }
 
     /// The outermost value.
@@ -130,6 +156,11 @@ impl Document {
     /// What the value is.
     pub fn kind(&self, id: NodeId) -> &Kind {
         &self.nodes[id.0].kind
+    }
+
+    /// Which of the texts the value stands in, counted from 0.
+    pub fn file(&self, id: NodeId) -> usize {
+        self.nodes[id.0].file
     }
 
     /// Where the value stands; for one that came through an alias, where it was defined.
@@ -192,11 +223,8 @@ pub fn push_index(path: &mut String, index: usize) {
     path.push_str(&format!("[{index}]"));
 }
 
-fn fault(position: Position, message: impl Into<String>) -> Fault {
-    Fault { position, path: String::new(), message: message.into() }
-}
-
 struct Builder<'t> {
+    file: usize,
     parser: Parser<'t, StrInput<'t>>,
     nodes: Vec<Node>,
     anchors: HashMap<usize, NodeId>,
@@ -207,22 +235,28 @@ type Next<'t> = (Event<'t>, Span);
 type Parent = Option<(NodeId, Step)>;
 
 impl<'t> Builder<'t> {
-    fn new(text: &'t str) -> Self {
+    /// Nodes are added to those of the texts before.
+    fn new(file: usize, text: &'t str, nodes: Vec<Node>) -> Self {
         let mut options = Options::default();
         options.emit_unresolved_aliases = true;
         Self {
+            file,
             parser: Parser::new_from_str_with_options(text, options),
-            nodes: Vec::new(),
+            nodes,
             anchors: HashMap::new(),
             faults: Vec::new(),
         }
     }
 
+    fn fault(&self, position: Position, message: impl Into<String>) -> Fault {
+        Fault { file: self.file, position, path: String::new(), message: message.into() }
+    }
+
     fn next(&mut self) -> Result<Next<'t>, Fault> {
         match self.parser.next() {
             Some(Ok(next)) => Ok(next),
-            Some(Err(error)) => Err(syntax(&error)),
-            None => Err(fault(Position::START, "the text ends too early")),
+            Some(Err(error)) => Err(self.syntax(&error)),
+            None => Err(self.fault(Position::START, "the text ends too early")),
         }
     }
 
@@ -233,17 +267,15 @@ impl<'t> Builder<'t> {
             match event {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) if root.is_some() => {
-                    return Err(fault(
-                        Position::of(&span),
-                        "a second document begins here, one is read",
-                    ));
+                    return Err(self
+                        .fault(Position::of(&span), "a second document begins here, one is read"));
                 }
                 Event::DocumentStart(..) => {
                     let first = self.next()?;
                     root = Some(self.node(first, None, 0)?);
                 }
                 Event::StreamEnd => break,
-                _ => return Err(fault(Position::of(&span), "is not valid YAML")),
+                _ => return Err(self.fault(Position::of(&span), "is not valid YAML")),
             }
         }
         let root = root.map_or_else(|| self.push(Position::START, None, Kind::Null), Ok)?;
@@ -257,12 +289,12 @@ impl<'t> Builder<'t> {
 
     fn push(&mut self, position: Position, parent: Parent, kind: Kind) -> Result<NodeId, Fault> {
         if self.nodes.len() >= MAX_NODES {
-            return Err(fault(
+            return Err(self.fault(
                 position,
                 format!("there are more than {MAX_NODES} values, aliases counted"),
             ));
         }
-        self.nodes.push(Node { position, parent, kind });
+        self.nodes.push(Node { file: self.file, position, parent, kind });
         Ok(NodeId(self.nodes.len() - 1))
     }
 
@@ -274,7 +306,7 @@ impl<'t> Builder<'t> {
     ) -> Result<NodeId, Fault> {
         let position = Position::of(&span);
         if event.tag().is_some() {
-            return Err(fault(position, "tags are not supported, quote what is meant as text"));
+            return Err(self.fault(position, "tags are not supported, quote what is meant as text"));
         }
         match event {
             Event::Scalar(text, style, anchor, _) => {
@@ -283,7 +315,7 @@ impl<'t> Builder<'t> {
                 Ok(id)
             }
             Event::SequenceStart(_, anchor, _) => {
-                check_depth(depth + 1, position)?;
+                self.check_depth(depth + 1, position)?;
                 let id = self.push(position, parent, Kind::Null)?;
                 let items = self.items(id, depth + 1)?;
                 self.nodes[id.0].kind = Kind::List(items);
@@ -291,7 +323,7 @@ impl<'t> Builder<'t> {
                 Ok(id)
             }
             Event::MappingStart(_, anchor, _) => {
-                check_depth(depth + 1, position)?;
+                self.check_depth(depth + 1, position)?;
                 let id = self.push(position, parent, Kind::Null)?;
                 let entries = self.entries(id, depth + 1)?;
                 self.nodes[id.0].kind = Kind::Map(entries);
@@ -300,13 +332,13 @@ impl<'t> Builder<'t> {
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(target) => self.copy(*target, parent, depth, position),
-                None => Err(fault(position, "the alias stands inside of what it names")),
+                None => Err(self.fault(position, "the alias stands inside of what it names")),
             },
-            Event::UnresolvedAlias(_) => Err(fault(
+            Event::UnresolvedAlias(_) => Err(self.fault(
                 position,
                 "no anchor of this name stands before the alias, quote a text that begins with `*`",
             )),
-            _ => Err(fault(position, "is not valid YAML")),
+            _ => Err(self.fault(position, "is not valid YAML")),
         }
     }
 
@@ -332,17 +364,15 @@ impl<'t> Builder<'t> {
                 Event::Scalar(text, style, _, None) => {
                     let position = Position::of(&next.1);
                     if text == "<<" && style == ScalarStyle::Plain {
-                        return Err(fault(
-                            position,
-                            "merge keys are not supported, repeat the entries",
-                        ));
+                        return Err(self
+                            .fault(position, "merge keys are not supported, repeat the entries"));
                     }
                     let text = text.into_owned();
                     let key = self.push(position, None, Kind::Text(text.clone()))?;
                     self.nodes[key.0].parent = Some((map, Step::Key(key)));
                     (key, text)
                 }
-                _ => return Err(fault(Position::of(&next.1), "a key must be plain text")),
+                _ => return Err(self.fault(Position::of(&next.1), "a key must be plain text")),
             };
             let first = self.next()?;
             let value = self.node(first, Some((map, Step::Key(key))), depth)?;
@@ -368,7 +398,7 @@ impl<'t> Builder<'t> {
     ) -> Result<NodeId, Fault> {
         let Node { position, kind, .. } = self.nodes[from.0].clone();
         if matches!(kind, Kind::List(_) | Kind::Map(_)) {
-            check_depth(depth + 1, at)?;
+            self.check_depth(depth + 1, at)?;
         }
         // The alias, not the definition, is what is too much.
         let too_many = |fault: Fault| Fault { position: at, ..fault };
@@ -397,19 +427,19 @@ impl<'t> Builder<'t> {
         self.nodes[id.0].kind = kind;
         Ok(id)
     }
-}
 
-fn check_depth(depth: usize, position: Position) -> Result<(), Fault> {
-    if depth <= MAX_DEPTH {
-        return Ok(());
+    fn check_depth(&self, depth: usize, position: Position) -> Result<(), Fault> {
+        if depth <= MAX_DEPTH {
+            return Ok(());
+        }
+        Err(self.fault(position, format!("values are nested more than {MAX_DEPTH} deep")))
     }
-    Err(fault(position, format!("values are nested more than {MAX_DEPTH} deep")))
-}
 
-fn syntax(error: &ScanError) -> Fault {
-    let marker = error.marker();
-    let position = Position { line: marker.line().max(1), column: marker.col() + 1 };
-    fault(position, format!("is not valid YAML: {}", error.kind()))
+    fn syntax(&self, error: &ScanError) -> Fault {
+        let marker = error.marker();
+        let position = Position { line: marker.line().max(1), column: marker.col() + 1 };
+        self.fault(position, format!("is not valid YAML: {}", error.kind()))
+    }
 }
 
 fn scalar(text: Cow<'_, str>, style: ScalarStyle) -> Kind {
@@ -439,6 +469,8 @@ fn number(text: &str) -> Option<Kind> {
     let float = text.parse().ok().filter(|number: &f64| decimal && number.is_finite());
     float.map(|number| Kind::Float(number, text.into()))
 }
+
+mod merge;
 
 #[cfg(test)]
 mod tests;

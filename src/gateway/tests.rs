@@ -51,8 +51,7 @@ fn gateway() -> Arc<Gateway> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let epoch = Arc::new(Epoch::new(Arc::new(snapshot()), None, &clock).unwrap());
     let metrics = Arc::new(Metrics::new(true));
-    let effect = crate::model::outcome::Effect::Allow;
-    metrics.configure(true, [ToolLabels { name: "lookup", effect }]);
+    metrics.configure(true, [ToolLabels::of(&epoch.snapshot.tools["lookup"])]);
     let limits = Arc::new(Limits::new(clock.clone(), metrics.clone()));
     limits.configure(&epoch.snapshot);
     let (log, _writer) = LogSink::start(true, std::io::sink()).unwrap();

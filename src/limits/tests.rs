@@ -38,10 +38,7 @@ impl World {
     fn new(fragment: &str) -> Self {
         let snapshot = snapshot(fragment);
         let metrics = Arc::new(Metrics::new(true));
-        let labels = snapshot.tools.keys().map(|name| ToolLabels {
-            name: name.as_str(),
-            effect: crate::model::outcome::Effect::Allow,
-        });
+        let labels = snapshot.tools.values().map(|tool| ToolLabels::of(tool));
         metrics.configure(true, labels);
         let limits = Arc::new(Limits::new(Arc::new(SystemClock), metrics.clone()));
         limits.configure(&snapshot);

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::config::snapshot::{KeyPair, Snapshot};
+use crate::config::signing::KeyPair;
+use crate::config::snapshot::Snapshot;
 
 /// How long before its end an overlap is told of. Contract, section 2.
 const SOON: i64 = 3600;

@@ -107,10 +107,11 @@ impl Watch {
 const CLOSED_AFTER_WRITING: notify::EventKind =
     notify::EventKind::Access(notify::event::AccessKind::Close(notify::event::AccessMode::Write));
 
-/// The folders of all files that were read, as they are named and as their links lead, and resolv.conf itself: its folder
+/// The folders of all files that were read and of those that may come, as they are named and as their links lead, and resolv.conf itself: its folder
 /// is everybody's.
 pub(super) fn places(reading: &Reading) -> BTreeSet<Place> {
     let mut paths = BTreeSet::from([PathBuf::from(RESOLV_CONF)]);
+    paths.extend(reading.folders());
     for file in reading.files() {
         let links = std::fs::canonicalize(file);
         for file in [Some(file), links.as_deref().ok()].into_iter().flatten() {

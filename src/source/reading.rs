@@ -8,12 +8,15 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::config::context::{Earlier, Source, SourceError};
+use crate::config::context::{Earlier, FoundFile, Source, SourceError};
+use crate::config::yaml::{Fault, Position};
 use crate::model::secret::Secret;
+use crate::source::glob::{Expansion, expand};
 
 /// Larger secrets are refused.
 pub(super) const MAX_SECRET: usize = 64 << 10;
@@ -25,9 +28,14 @@ pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reading {
     files: BTreeMap<PathBuf, Seen>,
+    /// What patterns named.
+    patterns: BTreeMap<PathBuf, Named>,
     system: System,
     unreadable: usize,
 }
+
+/// What a pattern names.
+type Named = Result<Vec<PathBuf>, io::ErrorKind>;
 
 /// One file as it was found.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,6 +59,7 @@ pub(super) struct Reader {
     /// Whether it is not the first load.
     again: bool,
     files: RefCell<BTreeMap<PathBuf, Seen>>,
+    patterns: RefCell<BTreeMap<PathBuf, Named>>,
     secrets: RefCell<HashMap<Source, Result<Secret, SourceError>>>,
 }
 
@@ -60,7 +69,16 @@ impl Reading {
         let same = |(path, seen): (&PathBuf, &Seen)| {
             is_pipe(path) || Seen::of(&read(path, seen.limit), seen.limit) == *seen
         };
-        self.system == System::read() && self.files.iter().all(same)
+        let same_names = |(pattern, seen): (&PathBuf, &Named)| named(&expand(pattern)) == *seen;
+        self.system == System::read()
+            && self.patterns.iter().all(same_names)
+            && self.files.iter().all(same)
+    }
+
+    /// The folders in which a pattern may name further files.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        let expanded = self.patterns.keys().filter_map(|pattern| expand(pattern).ok());
+        expanded.flat_map(|expansion| expansion.folders)
     }
 
     /// The files, also those that were not there.
@@ -116,6 +134,28 @@ impl Reader {
         bytes
     }
 
+    /// The files that a pattern names, and their texts of at most so many bytes.
+    pub(super) fn include(
+        &self,
+        pattern: &Path,
+        limit: usize,
+    ) -> Result<Vec<FoundFile>, SourceError> {
+        let expansion = expand(pattern);
+        self.patterns.borrow_mut().insert(pattern.to_owned(), named(&expansion));
+        let files = expansion.map_err(|error| SourceError::Unreadable(error.to_string()))?.files;
+        let found = files.into_iter().map(|path| {
+            let text = match self.file(&path, limit) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && path == pattern => {
+                    return Err(SourceError::Missing);
+                }
+                Err(error) => Err(Fault::of_file(format!("cannot be read: {error}"))),
+                Ok(bytes) => text(&bytes).map(Arc::from),
+            };
+            Ok(FoundFile { path, text })
+        });
+        found.collect()
+    }
+
     /// A secret as it is.
     pub(super) fn secret(&self, source: &Source) -> Result<Secret, SourceError> {
         if let Some(known) = self.secrets.borrow().get(source) {
@@ -132,10 +172,23 @@ impl Reader {
         earlier: Option<&Earlier>,
     ) -> (Reading, HashMap<Source, Secret>) {
         let secrets = self.secrets.into_inner();
-        let unreadable = secrets.values().filter(|found| found.is_err()).count();
-        let reading = Reading { files: self.files.into_inner(), system: self.system, unreadable };
+        let is_lacking = |(source, found): &(&Source, &Result<Secret, SourceError>)| {
+            let may_be_absent = matches!(source, Source::OptionalFile(_));
+            found.as_ref().is_err_and(|error| *error != SourceError::Missing || !may_be_absent)
+        };
+        let unreadable = secrets.iter().filter(is_lacking).count();
+        let reading = Reading {
+            files: self.files.into_inner(),
+            patterns: self.patterns.into_inner(),
+            system: self.system,
+            unreadable,
+        };
         let secrets = secrets.into_iter().filter_map(|(source, found)| {
-            let kept = |_| earlier.and_then(|earlier| earlier.secret(&source)).cloned();
+            let kept = |error| match (&source, error) {
+                // It was taken away, and that is what was meant.
+                (Source::OptionalFile(_), SourceError::Missing) => None,
+                _ => earlier.and_then(|earlier| earlier.secret(&source)).cloned(),
+            };
             let secret = found.map_or_else(kept, Some)?;
             Some((source, secret))
         });
@@ -152,15 +205,32 @@ pub(super) fn read_secret(
         Source::Env(name) => {
             Zeroizing::new(std::env::var_os(name).ok_or(SourceError::Missing)?.into_vec())
         }
-        Source::File(path) => read(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => SourceError::Missing,
-            _ => SourceError::Unreadable(error.to_string()),
-        })?,
+        Source::File(path) | Source::OptionalFile(path) => {
+            read(path).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => SourceError::Missing,
+                _ => SourceError::Unreadable(error.to_string()),
+            })?
+        }
     };
     if bytes.len() > MAX_SECRET {
         return Err(SourceError::TooLarge);
     }
     Ok(Secret::new(bytes.as_slice()))
+}
+
+/// The text of a file, or where it stops being one.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let good = String::from_utf8_lossy(good);
+        let last = good.rsplit('\n').next().unwrap_or_default();
+        let (line, column) = (good.split('\n').count(), last.chars().count() + 1);
+        Fault { position: Position { line, column }, ..Fault::of_file("is not UTF-8") }
+    })
+}
+
+fn named(expansion: &io::Result<Expansion>) -> Named {
+    expansion.as_ref().map(|found| found.files.clone()).map_err(io::Error::kind)
 }
 
 /// Whether a file gives what it has once: it is not asked again.

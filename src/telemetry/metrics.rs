@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use prometheus::{
-    Encoder, Gauge, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Gauge, GaugeVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
+use crate::config::snapshot::Tool;
 use crate::model::outcome::{CallOutcome, Decision, Effect, FailureCode};
 use crate::policy::breaker::State;
 use crate::telemetry::config_metrics::ConfigMetrics;
@@ -25,6 +26,8 @@ use crate::telemetry::vectors::Vectors;
 pub const UNKNOWN_TOOL: &str = "_unknown";
 /// The label of every tool where the label is folded away.
 const FOLDED: &str = "";
+/// The kind of every tool of this version.
+const KIND: &str = "webhook";
 
 const PHASE_SECONDS: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -36,8 +39,36 @@ const OVERHEAD_SECONDS: &[f64] =
 pub struct ToolLabels<'a> {
     /// The configured name.
     pub name: &'a str,
+    /// What else its definition says, where it could be read.
+    pub definition: Option<Definition<'a>>,
+}
+
+/// What a tool's definition says, for its series.
+#[derive(Debug, Clone)]
+pub struct Definition<'a> {
+    /// Who answers for it; empty where nobody is named.
+    pub owner: &'a str,
+    /// Its wire format.
+    pub profile: &'a str,
     /// The effect of its own policy.
     pub effect: Effect,
+}
+
+impl<'a> ToolLabels<'a> {
+    /// Of a tool.
+    pub fn of(tool: &'a Tool) -> Self {
+        let definition = Definition {
+            owner: tool.owner.as_deref().unwrap_or_default(),
+            profile: &tool.profile.name,
+            effect: tool.policy.effect,
+        };
+        Self { name: tool.name.as_str(), definition: Some(definition) }
+    }
+
+    /// Of a tool of which only the name is known.
+    pub fn unread(name: &'a str) -> Self {
+        Self { name, definition: None }
+    }
 }
 
 /// All metrics.
@@ -63,6 +94,7 @@ pub struct Metrics {
     /// How far a tool's `Date` is from our clock, in seconds: the last one seen.
     pub clock_skew: Gauge,
     copied: Mutex<Copied>,
+    tool_info: Mutex<ToolInfo>,
 }
 
 /// The series of the configured tools.
@@ -85,6 +117,31 @@ impl Named {
 
     fn all(&self) -> impl Iterator<Item = &Arc<ToolMetrics>> {
         self.tools.values().chain([&self.unknown])
+    }
+}
+
+/// What tools are: one series each.
+struct ToolInfo {
+    series: GaugeVec,
+    shown: HashSet<[String; 5]>,
+}
+
+impl ToolInfo {
+    fn new(make: &Maker<'_>) -> Self {
+        let labels = &["tool", "owner", "profile", "kind", "policy"];
+        let series = make.infos("tool_info", "The tools of the configuration in force.", labels);
+        Self { series, shown: HashSet::new() }
+    }
+
+    fn show(&mut self, infos: HashSet<[String; 5]>) {
+        for info in &infos {
+            self.series.with_label_values(info).set(1.0);
+        }
+        for gone in self.shown.difference(&infos) {
+            // An error means that it is gone already.
+            let _ = self.series.remove_label_values(&gone.each_ref().map(String::as_str));
+        }
+        self.shown = infos;
     }
 }
 
@@ -184,6 +241,7 @@ impl Metrics {
                     .namespace("sortie"),
             )),
             copied: Mutex::new(copied),
+            tool_info: Mutex::new(ToolInfo::new(&make)),
             vectors,
             registry,
         };
@@ -198,17 +256,26 @@ impl Metrics {
     /// Makes the series of the configured tools, all at 0, so that a first failure is a step and not a new series. Tools
     /// that stay keep theirs, and those of tools that went go.
     pub fn configure<'a>(&self, per_tool: bool, tools: impl IntoIterator<Item = ToolLabels<'a>>) {
-        let before = self.named();
+        let (before, mut infos) = (self.named(), HashSet::new());
         let mut after = Named::new(per_tool, &self.vectors);
         for tool in tools {
             let label = after.label(tool.name);
             let known = before.tools.get(tool.name).filter(|known| known.label == label);
             let new = || Arc::new(ToolMetrics::new(&self.vectors, label));
             let metrics = known.map_or_else(new, Arc::clone);
-            let decisions = &self.vectors.policy_decisions;
-            decisions.with_label_values(&[label, tool.effect.as_str(), "enforce"]);
+            if let Some(Definition { owner, profile, effect }) = tool.definition {
+                let decisions = &self.vectors.policy_decisions;
+                decisions.with_label_values(&[label, effect.as_str(), "enforce"]);
+                // Without the label there is nothing that it could be said of.
+                if per_tool {
+                    infos.insert(
+                        [tool.name, owner, profile, KIND, effect.as_str()].map(str::to_owned),
+                    );
+                }
+            }
             after.tools.insert(tool.name.to_owned(), metrics);
         }
+        self.tool_info.lock().expect("no panic holds this lock").show(infos);
         let after = Arc::new(after);
         *self.named.write().expect("no panic holds this lock") = after.clone();
         let kept: HashSet<&str> = after.all().map(|tool| tool.label.as_str()).collect();

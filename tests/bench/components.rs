@@ -30,7 +30,9 @@ const NOW_MS: i64 = 1_793_354_102_000;
 
 /// Names and nanoseconds, on the configuration that the gateway runs with.
 pub(crate) fn measure(config: PathBuf) -> Vec<(&'static str, f64)> {
-    let snapshot = sortie::source::load(&config).expect("the gateway runs with it").found;
+    let snapshot = sortie::source::load(std::slice::from_ref(&config))
+        .expect("the gateway runs with it")
+        .found;
     let tool = snapshot.tool("scans.get").expect("the tool of the bench");
     let body = call_body();
     let call = parse_call(body.as_bytes()).unwrap_or_else(|error| panic!("{error:?}"));
@@ -132,7 +134,7 @@ fn outcome(tool: &Tool, call: &ToolCall, success: Success) -> CallOutcome {
 }
 
 fn labels(tool: &Tool) -> ToolLabels<'_> {
-    ToolLabels { name: tool.name.as_str(), effect: tool.policy.effect }
+    ToolLabels::of(tool)
 }
 
 /// Nanoseconds of one run, the result's drop included.

@@ -194,6 +194,9 @@ async fn it_is_in_no_log_metric_outcome_admin_answer_or_file() {
     let canaries = canary(PERSON);
     let files = search(gateway.folder().path(), &canaries);
     assert!(files >= 3, "the file, a key and a secret: {files}");
+    let folder = gateway.folder().path().to_owned();
+    let found = std::panic::catch_unwind(|| search(&folder, &canary(API_KEY)));
+    assert!(found.is_err(), "what is in a file is found");
     for path in ["/metrics", "/readyz", "/livez"] {
         canaries.assert_absent(path, &gateway.probe(path).await.text());
     }

@@ -15,6 +15,7 @@ mod credentials;
 mod demo;
 mod egress;
 mod faults;
+mod files;
 mod lifecycle;
 mod limits;
 mod listeners;

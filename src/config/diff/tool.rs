@@ -62,6 +62,8 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         // It follows from the name.
         id: _,
         name: _,
+        // Where it stands makes no difference.
+        file: _,
         description,
         owner,
         runbook,

@@ -24,7 +24,7 @@ static CLIENT: LazyLock<rcgen::CertifiedKey<rcgen::KeyPair>> = LazyLock::new(|| 
 fn lookup(source: &Source) -> Result<Secret, SourceError> {
     let name = match source {
         Source::Env(name) => name.clone(),
-        Source::File(path) => path.display().to_string(),
+        Source::File(path) | Source::OptionalFile(path) => path.display().to_string(),
     };
     let text = match name.as_str() {
         "/s/good" => format!("whsec_{CANARY}_0123456789012345\n"),
@@ -136,6 +136,7 @@ mod authentication;
 mod callers;
 mod earlier;
 mod files;
+mod included;
 mod limits;
 mod mistakes;
 mod policies;

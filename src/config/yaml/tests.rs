@@ -154,3 +154,112 @@ fn a_large_text_is_refused_before_it_is_read() {
     let text = format!("a: \"{}\"", "x".repeat(MAX_BYTES));
     check_fault(&text, "1:1: : the file is larger than 8 MiB");
 }
+
+mod merged {
+    use super::super::*;
+
+    fn json(document: &Document, node: NodeId) -> serde_json::Value {
+        match document.kind(node) {
+            Kind::List(items) => items.iter().map(|item| json(document, *item)).collect(),
+            Kind::Map(entries) => entries
+                .iter()
+                .map(|(key, value)| {
+                    (document.text(*key).unwrap_or_default().to_owned(), json(document, *value))
+                })
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+            Kind::Text(text) => text.as_str().into(),
+            Kind::Integer(number) => i64::try_from(*number).expect("small").into(),
+            Kind::Null => serde_json::Value::Null,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check(texts: &[&str], expected: &str) {
+        let (document, faults) = Document::merged(texts);
+        assert_eq!(faults, []);
+        let document = document.expect("a tree");
+        let (expected, _) = Document::parse(expected);
+        let expected = expected.expect("a tree");
+        assert_eq!(json(&document, document.root()), json(&expected, expected.root()));
+    }
+
+    #[test]
+    fn mappings_go_deep_and_the_rest_is_replaced() {
+        check(
+            &["{a: {b: 1, c: 2}, d: [1, 2]}", "{a: {c: 3, e: 4}, d: [5]}"],
+            "{a: {b: 1, c: 3, e: 4}, d: [5]}",
+        );
+        check(&["{a: {b: 1}}", "{a: ~}"], "{a: ~}");
+        check(&["{a: 1}", "", "{a: {b: 1}}", "{a: {c: 1}}"], "{a: {b: 1, c: 1}}");
+    }
+
+    #[test]
+    fn lists_of_names_go_item_by_item() {
+        let base = "{tools: [{name: a, url: x, n: 1}, {name: b}]}";
+        check(
+            &[base, "{tools: [{name: c}, {name: a, url: y}]}"],
+            "{tools: [{name: a, url: y, n: 1}, {name: b}, {name: c}]}",
+        );
+        check(&[base, "{tools: []}"], "{tools: []}");
+        check(
+            &["{auth: {keys: [{name: a}]}}", "{auth: {keys: [{name: b}]}}"],
+            "{auth: {keys: [{name: a}, {name: b}]}}",
+        );
+        check(
+            &["{agents: [{id: a, tools: [x]}]}", "{agents: [{id: a, tools: [y]}]}"],
+            "{agents: [{id: a, tools: [y]}]}",
+        );
+        // Not everything with a name is one: a schema's lists are the schema's.
+        let enums = |name: &str| {
+            format!("{{tools: [{{name: a, parameters: {{tools: [{{name: {name}}}]}}}}]}}")
+        };
+        check(&[&enums("x"), &enums("y")], &enums("y"));
+        // A name that stands twice in one text stays twice, to be told.
+        check(
+            &[base, "{tools: [{name: b, n: 1}, {name: b}]}"],
+            "{tools: [{name: a, url: x, n: 1}, {name: b, n: 1}, {name: b}]}",
+        );
+        check(&[base, "{tools: [1, {}]}"], "{tools: [{name: a, url: x, n: 1}, {name: b}, 1, {}]}");
+    }
+
+    #[test]
+    fn another_place_of_a_secret_stands_for_the_first() {
+        check(&["{key: {file: a, prefix: p}}", "{key: {env: B}}"], "{key: {prefix: p, env: B}}");
+        check(&["{key: {file: a}}", "{key: {file: b}}"], "{key: {file: b}}");
+        check(&["{key: {file: a}}", "{key: {prefix: p}}"], "{key: {file: a, prefix: p}}");
+        // Names that only look like one.
+        check(
+            &["{properties: {file: {t: 1}}}", "{properties: {env: {t: 2}}}"],
+            "{properties: {file: {t: 1}, env: {t: 2}}}",
+        );
+    }
+
+    #[test]
+    fn every_value_keeps_its_place_and_its_text() {
+        let (document, _) = Document::merged(&[
+            "tools:\n- name: a\n  url: x\n",
+            "tools:\n- name: b\n- name: a\n  url: y\n",
+        ]);
+        let document = document.expect("a tree");
+        let place = |path: &[&str]| {
+            let node = path.iter().try_fold(document.root(), |at, step| document.child(at, step));
+            let node = node.expect("a value");
+            let Position { line, column } = document.position(node);
+            (document.file(node), line, column, document.path(node))
+        };
+        assert_eq!(place(&["tools", "0", "name"]), (1, 3, 9, "tools[1].name".into()));
+        assert_eq!(place(&["tools", "0", "url"]), (1, 4, 8, "tools[1].url".into()));
+        assert_eq!(place(&["tools", "1", "name"]), (1, 2, 9, "tools[0].name".into()));
+        assert_eq!(place(&["tools", "0"]), (0, 2, 3, "tools[0]".into()));
+    }
+
+    #[test]
+    fn faults_of_all_texts_are_told_with_their_text() {
+        let (document, faults) = Document::merged(&["a: 1\na: 2\n", "b: [\n", "c: *d\n"]);
+        assert!(document.is_none());
+        let places: Vec<_> = faults.iter().map(|fault| (fault.file, fault.position.line)).collect();
+        assert_eq!(places, [(0, 2), (1, 1), (2, 1)]);
+    }
+}

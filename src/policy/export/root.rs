@@ -23,6 +23,8 @@ const BELOW: &[&str] = &[
 const LISTS_BELOW: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
 const MAPS_BELOW: &[&str] =
     &["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
+/// Branches and references that are looked at in one schema: alternatives of alternatives multiply.
+const MOST_STEPS: usize = 4000;
 /// Bytes of a parameter's name that Anthropic takes.
 const NAME_BYTES: usize = 64;
 
@@ -117,12 +119,13 @@ pub(super) fn object(parameters: Option<&Tree>) -> Tree {
 pub(super) struct Walk<'t> {
     root: &'t Tree,
     open: Vec<String>,
+    steps: usize,
 }
 
 impl<'t> Walk<'t> {
     /// At the beginning.
     pub(super) fn of(root: &'t Tree) -> Self {
-        Self { root, open: Vec::new() }
+        Self { root, open: Vec::new(), steps: 0 }
     }
 
     /// How far it is; [`Walk::back`] returns to here.
@@ -136,6 +139,7 @@ impl<'t> Walk<'t> {
     }
 
     fn follow(&mut self, reference: &str) -> Reference<'t> {
+        self.steps += 1;
         let Some(target) = resolve(self.root, reference) else { return Reference::Nowhere };
         if self.open.iter().any(|open| open == reference) {
             return Reference::Open(target);
@@ -195,7 +199,12 @@ impl Parts {
     /// Of alternatives for an object: what any of them says about a property may hold, and what all require is required.
     pub(super) fn join(&mut self, walk: &mut Walk<'_>) {
         for key in ["anyOf", "oneOf"] {
-            let branches = self.other(key).map_or(&[][..], Tree::items).iter().map(|branch| {
+            let branches = self.other(key).map_or(&[][..], Tree::items);
+            walk.steps += branches.len();
+            if walk.steps > MOST_STEPS {
+                return;
+            }
+            let branches = branches.iter().map(|branch| {
                 let (mut parts, mark) = (Self::default(), walk.mark());
                 parts.take(walk, branch);
                 parts.join(walk);

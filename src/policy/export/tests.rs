@@ -1,6 +1,9 @@
 //! Schemas as each provider is shown them.
 
+use proptest::prelude::*;
+
 use super::*;
+use crate::policy::schema::{ArgumentSchema, Dialect};
 
 fn tree(text: &str) -> Tree {
     Tree::read(text).expect("JSON")
@@ -233,4 +236,110 @@ fn a_schema_that_holds_itself_ends() {
 
 fn shown_size(schema: &str) -> usize {
     shown(Provider::Gemini, schema).expect("parameters").len()
+}
+
+/// Schemas of the keywords that providers differ in, also such as make no sense.
+fn any_schema() -> impl Strategy<Value = Tree> {
+    let word = |word: &str| Just(Tree::Word(word.into()));
+    const KINDS: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+    let kind = prop::sample::select(KINDS).prop_map(Tree::text);
+    const REFERENCES: &[&str] = &["#", "#/$defs/a", "#/properties/a", "#/anyOf/0"];
+    let leaf = prop_oneof![
+        word("true"),
+        word("false"),
+        Just(Tree::Map(Vec::new())),
+        kind.clone().prop_map(|kind| Tree::map([("type", kind)])),
+        prop::collection::vec(kind, 0..3)
+            .prop_map(|kinds| Tree::map([("type", Tree::List(kinds))])),
+        prop::sample::select(REFERENCES)
+            .prop_map(|reference| Tree::map([("$ref", Tree::text(reference))])),
+        Just(Tree::map([("enum", Tree::List(vec![Tree::text("a"), Tree::Word("null".into())]))])),
+        Just(Tree::map([("pattern", Tree::text("a")), ("maxLength", Tree::Word("1e1".into()))])),
+    ];
+    leaf.prop_recursive(4, 40, 4, |inner| {
+        let named = prop::collection::vec(
+            (prop::sample::select(&["a", "b", "$c"][..]), inner.clone()),
+            0..3,
+        );
+        let map = named.prop_map(|entries| {
+            let mut map = Tree::Map(Vec::new());
+            entries.into_iter().for_each(|(key, value)| map.set(key, value));
+            map
+        });
+        let list = prop::collection::vec(inner.clone(), 0..3).prop_map(Tree::List);
+        let keyword = prop_oneof![
+            (prop::sample::select(&["properties", "$defs", "patternProperties"][..]), map),
+            (
+                prop::sample::select(&["allOf", "anyOf", "oneOf", "prefixItems", "required"][..]),
+                list
+            ),
+            (prop::sample::select(&["items", "not", "additionalProperties"][..]), inner),
+        ];
+        prop::collection::vec(keyword, 1..4).prop_map(|keywords| {
+            let mut schema = Tree::Map(Vec::new());
+            keywords.into_iter().for_each(|(key, value)| schema.set(key, value));
+            schema
+        })
+    })
+}
+
+/// Fails where a schema for Gemini has anything but what it takes.
+fn check_gemini(schema: &Tree) {
+    const TAKEN: &[&str] = &[
+        "anyOf",
+        "description",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "maxProperties",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minProperties",
+        "minimum",
+        "nullable",
+        "pattern",
+        "properties",
+        "required",
+        "title",
+        "type",
+    ];
+    assert!(schema.entries().iter().all(|(key, _)| TAKEN.contains(&key.as_str())), "{schema:?}");
+    let alone = schema.get("anyOf").is_some() && schema.entries().len() == 1;
+    let kind = schema.get("type").and_then(Tree::as_text);
+    assert!(alone || kind.is_some(), "{schema:?}");
+    assert_eq!(kind == Some("array"), schema.get("items").is_some(), "{schema:?}");
+    schema.get("items").into_iter().for_each(check_gemini);
+    schema.get("anyOf").map_or(&[][..], Tree::items).iter().for_each(check_gemini);
+    let properties = schema.get("properties").map_or(&[][..], Tree::entries);
+    properties.iter().for_each(|(_, property)| check_gemini(property));
+    for name in schema.get("required").map_or(&[][..], Tree::items) {
+        assert!(properties.iter().any(|(other, _)| Some(other.as_str()) == name.as_text()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_schema_that_holds_has_its_exports(schema in any_schema()) {
+        let text = schema.to_json();
+        let value = serde_json::from_str(&text).expect("JSON");
+        // Others are never exported.
+        if ArgumentSchema::compile(Some(&value), Dialect::Full).is_err() {
+            return Ok(());
+        }
+        for provider in Provider::ALL {
+            let shown = shown(provider, &text).map(|text| tree(&text));
+            if provider == Provider::Gemini {
+                shown.iter().for_each(check_gemini);
+            } else {
+                let shown = shown.expect("an object");
+                prop_assert_eq!(shown.get("type"), Some(&Tree::text("object")));
+                let refused = ["allOf", "anyOf", "enum", "not", "oneOf"];
+                let as_written = provider == Provider::Mcp;
+                prop_assert!(as_written || refused.iter().all(|key| shown.get(key).is_none()));
+            }
+        }
+    }
 }

@@ -30,7 +30,8 @@ impl Readings for Fixed {
 }
 
 fn labels(name: &str) -> ToolLabels<'_> {
-    ToolLabels { name, effect: Effect::Allow }
+    let definition = Definition { owner: "shop", profile: "bare", effect: Effect::Allow };
+    ToolLabels { name, definition: Some(definition) }
 }
 
 fn text(metrics: &Metrics) -> String {

@@ -129,3 +129,22 @@ async fn without_agents_each_has_every_tool_within_the_key() {
     refused(&get(&gateway, "/v1/agents/sales/tools").await, 404, "not_found");
     gateway.finish().await;
 }
+
+#[tokio::test]
+async fn another_list_is_in_force_with_the_next_load() {
+    let (world, gateway) = reading(json!({"scopes": ["agent"]})).await;
+    let call =
+        || gateway.call_with(json!({"tool": "lookup", "arguments": {}, "agent_id": "sales"}));
+    call().await.refused("not_on_agent", None);
+    let before = get(&gateway, "/v1/agents/sales/tools").await;
+    let text = std::fs::read_to_string(&gateway.folder().config).expect("the file");
+    let text = text.replace("\"quote\"\n", "\"quote\", \"lookup\"\n");
+    gateway.folder().replace("sortie.yaml", &text);
+    assert_eq!(gateway.admin("POST", "/reload", "").await.status, 200);
+    call().await.succeeded();
+    let after = get(&gateway, "/v1/agents/sales/tools").await;
+    assert_eq!(names(&after.json()), ["lookup", "quote"]);
+    assert_ne!(before.header("etag"), after.header("etag"));
+    assert_eq!(world.upstream.requests().len(), 1);
+    gateway.finish().await;
+}

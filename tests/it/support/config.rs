@@ -66,6 +66,10 @@ impl Tool {
         self
     }
 
+    pub(crate) fn url(&self) -> String {
+        self.entry["url"].as_str().expect("a URL").to_owned()
+    }
+
     /// Any other field.
     pub(crate) fn set(mut self, field: &str, value: Value) -> Self {
         self.entry[field] = value;

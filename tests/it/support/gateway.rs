@@ -54,8 +54,21 @@ impl ConfigBuilder {
         self.start_by(sortie(), folder).await
     }
 
+    /// The same with a second file of its folder, which changes what the first one says.
+    pub(crate) async fn start_with(&self, file: &str) -> Gateway {
+        let folder = self.write();
+        let mut command = sortie();
+        command.arg("serve").arg("--config").arg(&folder.config);
+        command.arg("--config").arg(folder.path().join(file));
+        self.start_as(command, folder).await
+    }
+
     async fn start_by(&self, mut command: Command, folder: Folder) -> Gateway {
         command.arg("serve").arg("--config").arg(&folder.config);
+        self.start_as(command, folder).await
+    }
+
+    async fn start_as(&self, mut command: Command, folder: Folder) -> Gateway {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");

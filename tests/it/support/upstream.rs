@@ -106,6 +106,11 @@ impl Upstream {
         Self::start(loopback(), None, false).await
     }
 
+    /// The same at an address of the test's own network.
+    pub(crate) async fn plain_at(address: SocketAddr) -> Self {
+        Self::start(address, None, false).await
+    }
+
     /// Speaks TLS with this certificate on a free loopback port.
     pub(crate) async fn tls(leaf: &Leaf) -> Self {
         Self::tls_at(loopback(), leaf).await

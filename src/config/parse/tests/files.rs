@@ -55,7 +55,8 @@ fn shipped_files_fit_the_schema_that_is_shipped_with_them() {
         let value = value.get().expect("read").clone();
         schema.iter_errors(&value).map(|error| error.to_string()).collect::<Vec<_>>()
     };
-    for path in files("config").into_iter().chain(files("config/examples")) {
+    let folders = ["config", "config/examples", "config/examples/many-teams"];
+    for path in folders.into_iter().flat_map(files) {
         let text = std::fs::read_to_string(&path).expect("the file");
         assert_eq!(fits(&text), Vec::<String>::new(), "{path:?}");
     }
