@@ -105,7 +105,7 @@ impl App {
         let load = if bound.iter().copied().eq(load.found.listeners.addresses()) {
             load
         } else {
-            source::load_bound(config, &bound)?
+            source::load_bound(config, &bound, load.found.local)?
         };
         let in_force = InForce::new(load.reading, load.secrets, &load.found);
         let epoch = Arc::new(Epoch::new(Arc::new(load.found), None, &clock)?);

@@ -4,13 +4,16 @@ pub mod call;
 pub mod calls;
 pub mod check;
 pub mod client;
+pub mod completions;
 pub mod config_files;
 pub mod demo;
+pub mod dev;
 pub mod diff;
 pub mod egress;
 pub mod exit;
 pub mod given;
 pub mod key;
+pub mod man;
 pub mod page;
 pub mod probe;
 pub mod schema;
@@ -21,7 +24,7 @@ pub mod try_server;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::exit::{OK, USAGE};
 
@@ -38,10 +41,13 @@ enum Command {
     Call(call::Arguments),
     Calls(calls::Arguments),
     Check(check::Arguments),
+    Completions(completions::Arguments),
     Demo(demo::Arguments),
+    Dev(dev::Arguments),
     Diff(diff::Arguments),
     Egress(egress::Arguments),
     Key(key::Arguments),
+    Man(man::Arguments),
     Probe(probe::Arguments),
     Schema(schema::Arguments),
     Serve(serve::Arguments),
@@ -66,10 +72,13 @@ pub fn run() -> ExitCode {
         Command::Call(arguments) => call::run(&arguments),
         Command::Calls(arguments) => calls::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Dev(arguments) => dev::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Egress(arguments) => egress::run(&arguments),
         Command::Key(arguments) => key::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments, Arguments::command()),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

@@ -81,6 +81,7 @@ pub mod config {
     pub mod leaf;
     pub mod limits;
     pub mod listeners;
+    pub mod local;
     pub mod names;
     pub mod parse;
     pub mod policies;

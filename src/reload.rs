@@ -394,7 +394,10 @@ impl Look {
         if in_force.reading.is_current() {
             return unchanged();
         }
-        let load = source::load_again(&self.files, &self.bound, &in_force.earlier);
+        let load = {
+            let local = self.before.snapshot.local;
+            source::load_again(&self.files, &self.bound, &in_force.earlier, local)
+        };
         if load.reading == *in_force.reading {
             return unchanged();
         }

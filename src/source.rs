@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::clock::{Clock, SystemClock};
 use crate::config::context::{Earlier, Environment, Lookup, Source, SourceError};
 use crate::config::finding::{ConfigErrors, Finding};
+use crate::config::local::Local;
 use crate::config::parse::{self, Text};
 use crate::config::snapshot::{Bind, DnsSettings, Snapshot};
 use crate::config::yaml;
@@ -61,9 +62,18 @@ pub fn load(files: &[PathBuf]) -> Result<Load<Snapshot>, LoadError> {
     compile(files, Terms::default()).valid()
 }
 
+/// The same for local development.
+pub fn load_local(files: &[PathBuf], local: Local) -> Result<Load<Snapshot>, LoadError> {
+    compile(files, Terms { local: Some(local), ..Terms::default() }).valid()
+}
+
 /// The same for listeners that took these addresses: with port 0 the file does not know them.
-pub fn load_bound(files: &[PathBuf], bound: &[SocketAddr]) -> Result<Load<Snapshot>, LoadError> {
-    compile(files, Terms { bound: Some(bound.to_vec()), ..Terms::default() }).valid()
+pub fn load_bound(
+    files: &[PathBuf],
+    bound: &[SocketAddr],
+    local: Option<Local>,
+) -> Result<Load<Snapshot>, LoadError> {
+    compile(files, Terms { bound: Some(bound.to_vec()), local, ..Terms::default() }).valid()
 }
 
 /// The same for a gateway that runs: what was read is told also where it is wrong.
@@ -71,9 +81,10 @@ pub fn load_again(
     files: &[PathBuf],
     bound: &[SocketAddr],
     earlier: &Earlier,
+    local: Option<Local>,
 ) -> Load<Result<Snapshot, LoadError>> {
     let bound = Some(bound.to_vec());
-    compile(files, Terms { bound, earlier: Some(earlier), ..Terms::default() })
+    compile(files, Terms { bound, earlier: Some(earlier), local, ..Terms::default() })
 }
 
 /// Reads and compiles as if the file said `strict: true`, where `strict`.
@@ -117,6 +128,7 @@ struct Terms<'a> {
     strict: bool,
     bound: Option<Vec<SocketAddr>>,
     earlier: Option<&'a Earlier>,
+    local: Option<Local>,
 }
 
 impl Load<Result<Snapshot, LoadError>> {
@@ -174,6 +186,7 @@ fn environment<'a>(lookup: &'a Lookup<'a>, system: System, terms: Terms<'a>) -> 
         strict: terms.strict,
         bound: terms.bound,
         earlier: terms.earlier,
+        local: terms.local,
     }
 }
 

@@ -8,7 +8,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
-use crate::cli::exit::{FAILED, OK, fail};
+use crate::cli::exit::{FAILED, OK, fail, print};
+use crate::config::local::Local;
 use crate::config::snapshot::Snapshot;
 use crate::reload::Trigger;
 use crate::source::{self, Load};
@@ -22,6 +23,13 @@ pub struct Arguments {
     config: Vec<PathBuf>,
 }
 
+/// What is said before local development begins.
+const BANNER: &str = "\
+=== LOCAL DEVELOPMENT: not for production ===
+No key is asked for, listeners are on loopback, and servers on this machine may be called by http.
+Calls are shown as they end. The configuration is read again when it is saved. Ctrl-C ends it.
+
+";
 /// How long stdout may take for the last log lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 /// How long the runtime waits for what cannot be called off.
@@ -29,11 +37,16 @@ const LEFTOVERS: Duration = Duration::from_millis(100);
 
 /// Runs until it is told to stop: 0 after a drain, 1 where it did not start or was told twice.
 pub fn run(arguments: &Arguments) -> u8 {
+    gateway(&arguments.config, None)
+}
+
+/// The same, for local development where that is given.
+pub fn gateway(config: &[PathBuf], local: Option<Local>) -> u8 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&format!("the runtime does not start: {error}")),
     };
-    let (code, writer) = runtime.block_on(serve(arguments));
+    let (code, writer) = runtime.block_on(serve(config, local));
     // The tasks end before the writer does, so that what they say last is written.
     runtime.shutdown_timeout(LEFTOVERS);
     drop(writer);
@@ -89,23 +102,34 @@ enum End {
     Hurried,
 }
 
-async fn serve(arguments: &Arguments) -> (u8, Option<LogWriter>) {
+async fn serve(config: &[PathBuf], local: Option<Local>) -> (u8, Option<LogWriter>) {
     // Signals that come while it starts count too.
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return (fail(&format!("signals cannot be received: {error}")), None),
     };
-    let load = match source::load(&arguments.config) {
+    let load = match local {
+        None => source::load(config),
+        Some(local) => source::load_local(config, local),
+    };
+    let load = match load {
         Ok(load) => load,
         Err(error) => return (fail(&error.to_string()), None),
     };
-    let (sink, writer) = match LogSink::start(load.found.logging.json, io::stdout()) {
+    if local.is_some() {
+        print(BANNER, OK);
+    }
+    let started = match local {
+        None => LogSink::start(load.found.logging.json, io::stdout()),
+        Some(_) => LogSink::start_for_people(io::stdout()),
+    };
+    let (sink, writer) = match started {
         Ok(started) => started,
         Err(error) => return (fail(&format!("the log writer does not start: {error}")), None),
     };
     log::install(load.found.logging, &sink);
     raise_descriptors(&load.found);
-    let code = match until_told(load, &arguments.config, sink.clone(), &mut signals).await {
+    let code = match until_told(load, config, sink.clone(), &mut signals).await {
         End::Hurried => FAILED,
         End::Ordered(code) => {
             // A reader of stdout that has stopped holds neither the process nor a second signal.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::config::finding::Report;
 use crate::config::given::Given;
 use crate::config::leaf::{Span, Verbatim};
+use crate::config::local::Local;
 use crate::config::signing::KeyPair;
 use crate::config::snapshot::Snapshot;
 use crate::config::yaml::{Fault, NodeId};
@@ -83,6 +84,8 @@ pub struct Environment<'a> {
     pub bound: Option<Vec<SocketAddr>>,
     /// What is taken over from the configuration in force, where there is one.
     pub earlier: Option<&'a Earlier>,
+    /// For local development: what is forced.
+    pub local: Option<Local>,
 }
 
 impl<'a> Environment<'a> {
@@ -97,6 +100,7 @@ impl<'a> Environment<'a> {
             strict: false,
             bound: None,
             earlier: None,
+            local: None,
         }
     }
 }

@@ -28,6 +28,8 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
         tools,
         // It follows from the names of the tools.
         exported: _,
+        // It is no setting of a file.
+        local: _,
         // Files that cannot be read whole are compared by nobody.
         unread: _,
         files: _,

@@ -10,6 +10,7 @@ use crate::config::context::{Context, SecretProblem};
 use crate::config::finding::steps;
 use crate::config::given::Given;
 use crate::config::leaf::{Day, Ports};
+use crate::config::local::Local;
 use crate::config::proxy;
 use crate::config::raw_egress::{
     RawEgress, RawException, RawIpv6, RawMixedAnswers, RawMode, RawPool, RawReuse, RawRoots,
@@ -53,7 +54,8 @@ pub fn compile(
 ) -> Egress {
     let default = RawEgress::default();
     let raw = given.get().unwrap_or(&default);
-    let settings = settings(raw, own);
+    let mut settings = settings(raw, own);
+    settings.exceptions.extend(context.environment.local.iter().flat_map(Local::exceptions));
     let tls = tls(context, &raw.tls);
     let pool = pool(context, &raw.pool);
     let proxy = proxy::proxy(context, &raw.proxy, |roots| extra_ca(context, roots));

@@ -7,6 +7,7 @@ use crate::config::context::Context;
 use crate::config::given::Given;
 use crate::config::keys;
 use crate::config::leaf::{Size, Verbatim};
+use crate::config::local::Local;
 use crate::config::raw::{
     RawAdminListener, RawApiListener, RawListeners, RawTelemetryListener, RawUnix,
 };
@@ -43,6 +44,16 @@ pub fn listeners(context: &Context<'_>, given: &Given<RawListeners>) -> Listener
         }
     }
     listeners
+}
+
+/// Those of local development, in place of the file's: no TLS, no Unix socket, no admin listener.
+pub fn local(context: &Context<'_>, local: Local) -> Listeners {
+    let listeners = listeners(context, &Given::default());
+    Listeners {
+        api: ApiListener { bind: Bind::Tcp(local.api()), ..listeners.api },
+        telemetry: TelemetryListener { address: local.telemetry(), ..listeners.telemetry },
+        admin: None,
+    }
 }
 
 fn admin_address(listeners: &Listeners) -> Option<SocketAddr> {

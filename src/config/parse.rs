@@ -13,7 +13,7 @@ use crate::config::included::{self, Included, Main};
 use crate::config::names::Names;
 use crate::config::profiles::Profiles;
 use crate::config::raw::{LATER, RawConfig};
-use crate::config::snapshot::{Bind, Operators, Snapshot, Tool};
+use crate::config::snapshot::{Bind, Logging, Operators, Serving, Snapshot, Tool};
 use crate::config::tools::{Clash, Home};
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
@@ -21,6 +21,8 @@ use crate::config::{
 };
 use crate::model::id::{ToolName, hex};
 use crate::model::secret::Secret;
+use crate::policy::authentication::Authentication;
+use crate::policy::identity::Caller;
 
 /// The only version of the file's format.
 const VERSION: u32 = 1;
@@ -127,8 +129,12 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
             .report
             .error(node, format!("must be {VERSION}, this Sortie reads no other version"));
     }
-    let listeners = listeners::listeners(context, &raw.listeners);
-    let admin = raw.listeners.get().map(|raw| &raw.admin);
+    let local = context.environment.local;
+    let listeners = match local {
+        Some(local) => listeners::local(context, local),
+        None => listeners::listeners(context, &raw.listeners),
+    };
+    let admin = raw.listeners.get().map(|raw| &raw.admin).filter(|_| local.is_none());
     let operators = admin.map_or(Operators::Nobody, |admin| listeners::operators(context, admin));
     let own = listeners::own(context, &listeners);
     let dns = runtime::dns(context, &raw.dns);
@@ -139,8 +145,14 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         asks_for_certificates: api_tls.is_some_and(serving::asks_for_certificates),
         rules: egress.rules.as_deref(),
     };
-    let authentication = auth::authentication(context, root, &raw.auth, &around);
-    let serving = serving::compile(context, api_tls, &raw.auth);
+    let (authentication, serving) = match local {
+        Some(_) => (Authentication::None(Arc::new(Caller::anonymous())), Serving::Plain),
+        None => (
+            auth::authentication(context, root, &raw.auth, &around),
+            serving::compile(context, api_tls, &raw.auth),
+        ),
+    };
+    let logging = runtime::logging(&raw.logging);
     let mut profiles = Profiles::shipped();
     let none = Names::default();
     let profile_names = profiles.add(context, &raw.profiles, &none);
@@ -191,7 +203,9 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         max_calls_in_flight: limits::max_calls_in_flight(context, &raw.limits),
         proxy: egress.proxy,
         shutdown: runtime::shutdown(context, &raw.shutdown),
-        logging: runtime::logging(&raw.logging),
+        // A developer reads them at the terminal.
+        logging: Logging { json: logging.json && local.is_none(), ..logging },
+        local,
         metrics_per_tool: metrics.and_then(|raw| raw.per_tool.get().copied()).unwrap_or(true),
         region: raw.region.get().cloned(),
         warnings: Vec::new(),

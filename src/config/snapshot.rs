@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::config::client_identity::ClientIdentity;
 use crate::config::file::{File, Unread};
 use crate::config::finding::Finding;
+use crate::config::local::Local;
 use crate::config::signing::Signing;
 use crate::model::id::ToolName;
 use crate::model::secret::Secret;
@@ -77,6 +78,8 @@ pub struct Snapshot {
     pub shutdown: Shutdown,
     /// What is logged.
     pub logging: Logging,
+    /// What local development forces, where it does.
+    pub local: Option<Local>,
     /// `metrics.per_tool`.
     pub metrics_per_tool: bool,
     /// `region`, written into log lines.

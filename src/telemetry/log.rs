@@ -37,6 +37,8 @@ pub struct LogSink(Arc<Shared>);
 
 struct Shared {
     dial: Dial,
+    /// Whether calls are told as sentences.
+    sentences: bool,
     state: Mutex<State>,
     wake: Condvar,
     ended: Condvar,
@@ -79,7 +81,21 @@ pub struct LogWriter {
 impl LogSink {
     /// Starts the writer on an output, usually stdout.
     pub fn start(json: bool, output: impl Write + Send + 'static) -> io::Result<(Self, LogWriter)> {
+        Self::begin(json, false, output)
+    }
+
+    /// The same for a terminal: a finished call is a short line, which ends with what the model reads of a failure.
+    pub fn start_for_people(output: impl Write + Send + 'static) -> io::Result<(Self, LogWriter)> {
+        Self::begin(false, true, output)
+    }
+
+    fn begin(
+        json: bool,
+        sentences: bool,
+        output: impl Write + Send + 'static,
+    ) -> io::Result<(Self, LogWriter)> {
         let sink = Self(Arc::new(Shared {
+            sentences,
             dial: Dial::new(Logging { level: LogLevel::Info, json }),
             state: Mutex::default(),
             wake: Condvar::new(),
@@ -225,7 +241,9 @@ impl LogSink {
     pub fn call(&self, line: &CallLine<'_>) -> bool {
         let mut text = Vec::with_capacity(640);
         // Writing to memory does not fail, and the line holds nothing that serde refuses.
-        let _ = if self.0.dial.logging().json {
+        let _ = if self.0.sentences {
+            line.as_sentence(&mut text)
+        } else if self.0.dial.logging().json {
             serde_json::to_writer(&mut text, line).map_err(io::Error::from)
         } else {
             line.as_text(&mut text)
@@ -336,6 +354,15 @@ pub struct CallLine<'a> {
     replayed: bool,
     shadow: Option<&'static str>,
     region: Option<&'a str>,
+    #[serde(skip)]
+    told: Told<'a>,
+}
+
+/// What only a terminal is told.
+#[derive(Debug, Clone, Copy)]
+struct Told<'a> {
+    detail: Option<&'static str>,
+    sentence: Option<&'a str>,
 }
 
 /// Who called, for the line.
@@ -355,7 +382,13 @@ impl<'a> CallLine<'a> {
     /// The line of this outcome.
     pub fn new(outcome: &'a CallOutcome, context: &'a CallContext, caller: LineCaller<'a>) -> Self {
         let success = outcome.ended.as_ref().ok();
+        let failure = outcome.ended.as_ref().err();
+        let told = Told {
+            detail: failure.and_then(|failure| failure.detail),
+            sentence: failure.map(|failure| failure.message.as_str()),
+        };
         Self {
+            told,
             stream: "call",
             ts: rfc3339(outcome.finished_at_ms),
             call_id: outcome.id.as_str(),
@@ -371,7 +404,7 @@ impl<'a> CallLine<'a> {
             version: outcome.reference.as_ref().map(|tool| tool.version),
             status: outcome.status().as_str(),
             code: outcome.code(),
-            outcome: outcome.ended.as_ref().err().map(|failure| failure.sent.as_str()),
+            outcome: failure.map(|failure| failure.sent.as_str()),
             attempts: outcome.attempts.len(),
             duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
             bytes: success.map_or(0, |success| success.result_bytes),
@@ -383,6 +416,20 @@ impl<'a> CallLine<'a> {
                 .and_then(|made| made.shadow.first())
                 .map(|ruling| ruling.effect.as_str()),
             region: caller.region,
+        }
+    }
+
+    /// The line for a terminal.
+    fn as_sentence(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        let (time, tool) = (self.ts.as_str(), self.tool.escape_debug());
+        write!(out, "{time} call {tool}: {} {}", self.status, self.code)?;
+        if let Some(detail) = self.told.detail {
+            write!(out, "/{detail}")?;
+        }
+        write!(out, ", {} ms", self.duration_ms)?;
+        match self.told.sentence {
+            Some(sentence) => write!(out, ". {sentence}"),
+            None => Ok(()),
         }
     }
 

@@ -367,7 +367,10 @@ impl Drop for Gateway {
     }
 }
 
-fn collect(pipe: impl Read + Send + 'static, log: Arc<Log<String>>) -> JoinHandle<()> {
+pub(in crate::support) fn collect(
+    pipe: impl Read + Send + 'static,
+    log: Arc<Log<String>>,
+) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines() {
             log.push(line.expect("UTF-8 output"));
