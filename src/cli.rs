@@ -11,7 +11,11 @@ pub mod dev;
 pub mod diff;
 pub mod egress;
 pub mod exit;
+pub mod explain;
+mod explain_words;
 pub mod given;
+pub mod import;
+mod judge;
 pub mod key;
 pub mod man;
 pub mod page;
@@ -46,6 +50,8 @@ enum Command {
     Dev(dev::Arguments),
     Diff(diff::Arguments),
     Egress(egress::Arguments),
+    Explain(explain::Arguments),
+    Import(import::Arguments),
     Key(key::Arguments),
     Man(man::Arguments),
     Probe(probe::Arguments),
@@ -77,6 +83,8 @@ pub fn run() -> ExitCode {
         Command::Dev(arguments) => dev::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Egress(arguments) => egress::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Key(arguments) => key::run(&arguments),
         Command::Man(arguments) => man::run(&arguments, Arguments::command()),
         Command::Probe(arguments) => probe::run(&arguments),

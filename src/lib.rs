@@ -44,6 +44,8 @@ pub mod policy {
     pub mod ranges;
     pub mod retry;
     pub mod rules;
+    pub mod sample;
+    pub mod sample_pattern;
     pub mod schema;
     pub mod schema_cost;
     pub mod schema_numbers;
@@ -51,6 +53,7 @@ pub mod policy {
     pub mod schema_words;
     pub mod scheme;
     pub mod sign;
+    pub mod sign_words;
     pub mod template;
     pub mod token;
     pub mod truncate;
@@ -66,14 +69,18 @@ pub mod config {
     pub mod auth;
     pub mod basic;
     pub mod caller;
+    pub mod carry;
     pub mod change;
     pub mod client_identity;
     pub mod context;
     pub mod diff;
+    pub mod draft;
     pub mod egress;
+    pub mod emit;
     pub mod file;
     pub mod finding;
     pub mod given;
+    pub mod import;
     pub mod included;
     pub mod issuers;
     pub mod json;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::BoxFuture;
+use crate::config::file::{File, Standing};
 use crate::config::snapshot::{LogLevel, Tool, Unavailable};
 use crate::exec::Flag;
 use crate::gateway::Gateway;
@@ -16,7 +17,7 @@ use crate::net::pool::Pool;
 use crate::policy::breaker::State;
 use crate::policy::quota::RateLimit;
 use crate::reload::{Reloader, Trigger};
-use crate::serve::admin::status::{FailureStatus, LastReload, Status, ToolStatus};
+use crate::serve::admin::status::{BrokenFile, FailureStatus, LastReload, Status, ToolStatus};
 use crate::serve::admin::{Control, Reloaded};
 use crate::serve::telemetry::Readiness;
 use crate::telemetry::labels::LimitScope;
@@ -106,6 +107,15 @@ impl Control for Parts {
             let circuit = circuits.get(tool.name.as_str()).cloned();
             (tool.name.to_string(), self.tool(tool, circuit.unwrap_or_default()))
         });
+        let unread = snapshot.unread.iter().map(|(name, tool)| {
+            let status = ToolStatus {
+                enabled: true,
+                owner: tool.owner.clone(),
+                unavailable: Some(format!("its file {} is broken", tool.file)),
+                ..ToolStatus::default()
+            };
+            (name.to_string(), status)
+        });
         let reload = self.reloader.last().map(|last| LastReload {
             result: last.result.outcome().as_str().to_owned(),
             trigger: last.trigger.as_str().to_owned(),
@@ -123,7 +133,8 @@ impl Control for Parts {
             upstream_connections_open: self.connections_open(),
             tasks: Handle::try_current().map_or(0, |runtime| runtime.metrics().num_alive_tasks()),
             reload,
-            tools: tools.collect(),
+            broken_files: snapshot.files.iter().filter_map(broken).collect(),
+            tools: tools.chain(unread).collect(),
             circuits,
         }
     }
@@ -145,6 +156,7 @@ impl Parts {
         ToolStatus {
             enabled: tool.enabled,
             owner: tool.owner.clone(),
+            runbook: tool.runbook.clone(),
             profile: tool.profile.name.clone(),
             policy: tool.policy.effect.as_str().to_owned(),
             unavailable: tool.unavailable.as_ref().map(Unavailable::reason),
@@ -160,6 +172,16 @@ impl Parts {
             failures: failures.collect(),
         }
     }
+}
+
+fn broken(file: &File) -> Option<BrokenFile> {
+    let tools = match file.standing {
+        Standing::Current => return None,
+        Standing::Kept => "kept",
+        Standing::Unavailable => "unavailable",
+    };
+    let findings = file.errors.iter().map(ToString::to_string).collect();
+    Some(BrokenFile { file: file.label.clone(), tools: tools.to_owned(), findings })
 }
 
 fn in_words(limit: &RateLimit) -> String {

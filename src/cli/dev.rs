@@ -14,9 +14,9 @@ use crate::config::local::Local;
 /// too. Calls are shown as they end, and the file is read again when it is saved. Ctrl-C ends it.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The configuration file
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The configuration file; each further one changes what those before it say
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
     /// Where calls are taken; a loopback address, and port 0 is any free one
     #[arg(long, value_name = "ADDRESS", default_value_t = here(8477))]
     listen: SocketAddr,
@@ -32,7 +32,7 @@ fn here(port: u16) -> SocketAddr {
 /// Runs until Ctrl-C: 0 then, 1 where it does not start.
 pub fn run(arguments: &Arguments) -> u8 {
     match Local::new(arguments.listen, arguments.telemetry) {
-        Ok(local) => serve::gateway(std::slice::from_ref(&arguments.file), Some(local)),
+        Ok(local) => serve::gateway(&arguments.files, Some(local)),
         Err(error) => {
             fail(&error.to_string());
             USAGE

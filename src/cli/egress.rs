@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::exit::{FAILED, OK, fail, print};
-use crate::clock::{Clock, SystemClock};
-use crate::config::snapshot::DnsSettings;
-use crate::net::resolve::{HickoryResolver, Resolve};
-use crate::policy::address::{Admitted, EgressRules, Judged, Refusal, WayOut};
-use crate::policy::egress_code::EgressCode;
+use crate::cli::judge::{ExceptionNote, Judge, Lookups, Verdict};
+use crate::config::snapshot::{DnsSettings, Snapshot, Tool};
+use crate::policy::address::EgressRules;
 use crate::policy::endpoint::Endpoint;
 use crate::source;
 
@@ -22,6 +21,9 @@ pub struct Arguments {
     /// before it say
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
+    /// Every tool of the configuration: where it leads now, and why it may
+    #[arg(long, requires = "config", conflicts_with_all = ["tool", "targets"])]
+    all: bool,
     /// The tool that would call: exceptions are made for tools
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tool: String,
@@ -32,51 +34,90 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// URLs, hosts or addresses
-    #[arg(required = true, value_name = "TARGET")]
+    #[arg(required_unless_present = "all", value_name = "TARGET")]
     targets: Vec<String>,
 }
 
-/// One verdict.
+/// One verdict on a target.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     input: &'a str,
-    verdict: &'static str,
-    code: &'static str,
-    addresses: Vec<IpAddr>,
-    /// Whether the proxy looks the name up and judges what it finds.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    delegated: bool,
-    #[serde(skip)]
-    reason: Option<String>,
+    #[serde(flatten)]
+    verdict: Verdict,
 }
 
-struct Judge {
-    rules: Arc<EgressRules>,
-    resolver: Option<HickoryResolver>,
-    tool: String,
-    now: i64,
+/// One verdict on a tool, with what a reviewer of all tools asks.
+#[derive(Debug, Serialize)]
+struct ToolLine<'a> {
+    tool: &'a str,
+    owner: Option<&'a str>,
+    host: String,
+    port: u16,
+    #[serde(flatten)]
+    verdict: Verdict,
+    exception: Option<ExceptionNote>,
+    profile: &'a str,
+    policy: &'static str,
+    authentication: String,
 }
 
-/// Judges each target: 0 where all may be called, 1 where one may not.
+/// Judges each target, or each tool: 0 where all may be called, 1 where one may not.
 pub fn run(arguments: &Arguments) -> u8 {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime does not start: {error}")),
+    let lookups = if arguments.no_dns { Lookups::None } else { Lookups::Now };
+    let outcome = if arguments.all {
+        all(&arguments.config, lookups, arguments.json)
+    } else {
+        targets(lookups, arguments)
     };
-    let judge = match Judge::new(arguments) {
-        Ok(judge) => judge,
-        Err(message) => return fail(&message),
-    };
+    outcome.unwrap_or_else(|message| fail(&message))
+}
+
+fn targets(lookups: Lookups, arguments: &Arguments) -> Result<u8, String> {
+    let (rules, dns) = rules(&arguments.config)?;
+    let judge = Judge::new(rules, &dns, lookups)?;
     let mut code = OK;
-    for target in &arguments.targets {
-        let line = runtime.block_on(judge.target(target));
-        if line.verdict != "allow" {
+    for input in &arguments.targets {
+        let line = Line { input, verdict: target(&judge, &arguments.tool, input) };
+        if !line.verdict.allows() {
             code = FAILED;
         }
-        let text = if arguments.json { line.as_json() } else { line.as_text() };
+        let text = if arguments.json { as_json(&line) } else { line.as_text() };
         code = print(&format!("{text}\n"), code);
     }
-    code
+    Ok(code)
+}
+
+fn all(config: &[PathBuf], lookups: Lookups, json: bool) -> Result<u8, String> {
+    let snapshot = source::check(config, false).map_err(|error| error.to_string())?;
+    let mut code = OK;
+    for error in snapshot.file_errors() {
+        // Of a broken included file nobody knows where its tools lead.
+        code = fail(&error.to_string());
+    }
+    let Snapshot { tools, egress, dns, .. } = snapshot;
+    let judge = Judge::new(egress, &dns, lookups)?;
+    let mut tools: Vec<_> = tools.into_values().collect();
+    tools.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    for tool in &tools {
+        let line = ToolLine::of(tool, &judge);
+        if !line.verdict.allows() {
+            code = FAILED;
+        }
+        let text = if json { as_json(&line) } else { line.as_text() };
+        code = print(&format!("{text}\n"), code);
+    }
+    Ok(code)
+}
+
+fn target(judge: &Judge, tool: &str, input: &str) -> Verdict {
+    if let Ok(address) = input.parse::<IpAddr>() {
+        return judge.address(address);
+    }
+    let url = if is_bare_host(input) { format!("https://{input}/") } else { input.to_owned() };
+    match Endpoint::parse(&url) {
+        Ok(endpoint) => judge.endpoint(tool, &endpoint),
+        Err(error) => Verdict::without("refuse", error.code().as_str(), Some(error.to_string())),
+    }
 }
 
 /// Whether this is a host, perhaps with a port, and no URL: then it stands for `https://HOST/`.
@@ -91,100 +132,57 @@ fn is_bare_host(input: &str) -> bool {
     }
 }
 
-impl Judge {
-    fn new(arguments: &Arguments) -> Result<Self, String> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let now = clock.unix_ms().div_euclid(1000);
-        let (rules, dns) = rules(&arguments.config)?;
-        let resolver = if arguments.no_dns {
-            None
-        } else {
-            Some(HickoryResolver::new(&dns, clock).map_err(|error| error.to_string())?)
-        };
-        Ok(Self { rules, resolver, tool: arguments.tool.clone(), now })
-    }
+fn as_json(line: &impl Serialize) -> String {
+    serde_json::to_string(line).expect("a line is JSON")
+}
 
-    async fn target<'a>(&self, input: &'a str) -> Line<'a> {
-        if let Ok(address) = input.parse::<IpAddr>() {
-            let judged = self.rules.judge_address(address);
-            return Line::of(input, judged.verdict.map(|address| vec![address]));
-        }
-        let url = if is_bare_host(input) { format!("https://{input}/") } else { input.to_owned() };
-        let endpoint = match Endpoint::parse(&url) {
-            Ok(endpoint) => endpoint,
-            Err(error) => {
-                let reason = Some(error.to_string());
-                let code = error.code().as_str();
-                return Line::without(input, "refuse", code, reason);
-            }
-        };
-        let judged: Judged<Admitted<'_>> = self.rules.admit(&self.tool, &endpoint, self.now);
-        let admitted = match judged.verdict {
-            Ok(admitted) => admitted,
-            Err(refusal) => return Line::of(input, Err(refusal)),
-        };
-        if let WayOut::Delegated(_) = self.rules.way_out(&admitted) {
-            let (code, reason) = (EgressCode::Ok.as_str(), "delegated: the proxy judges it");
-            let line = Line::without(input, "allow", code, Some(reason.to_owned()));
-            return Line { delegated: true, ..line };
-        }
-        let answers = match (admitted.literal(), &self.resolver) {
-            (Some(answers), _) => answers,
-            (None, None) => return Line::of(input, Ok(Vec::new())),
-            (None, Some(resolver)) => match resolver.lookup(&admitted).await {
-                Ok(resolved) => (*resolved.answers).clone(),
-                Err(error) => {
-                    let (verdict, code) = ("unresolvable", EgressCode::ResolveFailed.as_str());
-                    return Line::without(input, verdict, code, Some(error.to_string()));
-                }
-            },
-        };
-        let vetted = self.rules.vet(&admitted, &answers).verdict;
-        Line::of(input, vetted.map(|all| all.iter().map(|one| one.socket().ip()).collect()))
+impl Line<'_> {
+    fn as_text(&self) -> String {
+        let Verdict { verdict, code, .. } = &self.verdict;
+        let (input, rest) = (self.input.escape_debug(), self.verdict.in_words());
+        format!("{verdict:<12} {code:<20} {input} {rest}")
     }
 }
 
-impl<'a> Line<'a> {
-    fn without(
-        input: &'a str,
-        verdict: &'static str,
-        code: &'static str,
-        reason: Option<String>,
-    ) -> Self {
-        Self { input, verdict, code, addresses: Vec::new(), delegated: false, reason }
-    }
-
-    fn of(input: &'a str, verdict: Result<Vec<IpAddr>, Refusal>) -> Self {
-        match verdict {
-            Ok(addresses) => {
-                let code = EgressCode::Ok.as_str();
-                Self { addresses, ..Self::without(input, "allow", code, None) }
-            }
-            Err(refusal) => Self {
-                input,
-                verdict: if refusal.code == EgressCode::ResolveFailed {
-                    "unresolvable"
-                } else {
-                    "refuse"
-                },
-                code: refusal.code.as_str(),
-                delegated: false,
-                addresses: refusal.address.into_iter().collect(),
-                reason: Some(refusal.to_string()),
-            },
+impl<'a> ToolLine<'a> {
+    fn of(tool: &'a Tool, judge: &Judge) -> Self {
+        let verdict = judge.endpoint(tool.name.as_str(), &tool.endpoint);
+        Self {
+            tool: tool.name.as_str(),
+            owner: tool.owner.as_deref(),
+            host: tool.endpoint.host().to_string(),
+            port: tool.endpoint.port(),
+            exception: verdict.exception.clone(),
+            verdict,
+            profile: &tool.profile.name,
+            policy: tool.policy.effect.as_str(),
+            authentication: authentication(tool),
         }
     }
 
-    fn as_json(&self) -> String {
-        serde_json::to_string(self).expect("a line is JSON")
-    }
-
     fn as_text(&self) -> String {
-        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
-        let rest = self.reason.clone().unwrap_or_else(|| addresses.join(", "));
-        let input = self.input.escape_debug();
-        format!("{:<12} {:<20} {input} {rest}", self.verdict, self.code)
+        let Verdict { verdict, code, .. } = &self.verdict;
+        let (tool, host, port, rest) = (self.tool, &self.host, self.port, self.verdict.in_words());
+        let mut text = format!("{verdict:<12} {code:<20} {tool} {host}:{port} {rest}; ");
+        let owner = self.owner.unwrap_or("none").escape_debug();
+        let (profile, policy, own) = (self.profile, self.policy, &self.authentication);
+        text.push_str(&format!(
+            "owner {owner}, profile {profile}, policy {policy}, authentication {own}"
+        ));
+        if let Some(exception) = &self.exception {
+            text.push_str(&format!("; by the exception {}", exception.opens));
+        }
+        text
     }
+}
+
+/// How the tool's server is told who calls, beside the signature.
+pub(super) fn authentication(tool: &Tool) -> String {
+    let way = tool.written.get("authentication").and_then(Value::as_object);
+    let way = way.and_then(|ways| ways.keys().next()).map(String::as_str);
+    let certificate = tool.written.get("client_certificate").map(|_| "client certificate");
+    let ways: Vec<&str> = [way, certificate].into_iter().flatten().collect();
+    if ways.is_empty() { "none".into() } else { ways.join(" and ") }
 }
 
 fn rules(config: &[PathBuf]) -> Result<(Arc<EgressRules>, DnsSettings), String> {
@@ -201,11 +199,10 @@ mod tests {
 
     #[track_caller]
     fn check(input: &str, verdict: &str, code: &str) {
-        let (rules, _) = rules(&[]).expect("the defaults");
-        let judge = Judge { rules, resolver: None, tool: String::new(), now: 0 };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let line = runtime.block_on(judge.target(input));
-        assert_eq!((line.verdict, line.code), (verdict, code), "{input}");
+        let (rules, dns) = rules(&[]).expect("the defaults");
+        let judge = Judge::new(rules, &dns, Lookups::None).expect("a judge");
+        let found = target(&judge, "", input);
+        assert_eq!((found.verdict, found.code), (verdict, code), "{input}");
     }
 
     #[test]
@@ -232,8 +229,8 @@ mod tests {
 
     #[test]
     fn a_line_of_text_stays_one_line() {
-        let (input, code) = ("a\nb", "malformed_url");
-        let line = Line::without(input, "refuse", code, None);
+        let verdict = Verdict::without("refuse", "malformed_url", None);
+        let line = Line { input: "a\nb", verdict };
         assert_eq!(line.as_text().lines().count(), 1, "{}", line.as_text());
     }
 }

@@ -162,6 +162,13 @@ fn head(status: &Status) -> String {
             page.push_str(&format!("    {}\n", clean(finding)));
         }
     }
+    for broken in &status.broken_files {
+        let line = format!("{} is broken, its tools are {}", broken.file, broken.tools);
+        page.push_str(&format!("{}\n", clean(&line)));
+        for finding in &broken.findings {
+            page.push_str(&format!("    {}\n", clean(finding)));
+        }
+    }
     page
 }
 
@@ -200,6 +207,9 @@ fn details(name: &str, tool: &ToolStatus) -> String {
         |key: &str, text: String| page.push_str(&format!("  {key:<10}{}\n", clean(&text)));
     if let Some(owner) = &tool.owner {
         line("owner", owner.clone());
+    }
+    if let Some(runbook) = &tool.runbook {
+        line("runbook", runbook.clone());
     }
     line("profile", format!("{}, policy {}", tool.profile, tool.policy));
     let last = tool.succeeded_at.as_ref().map(|at| format!(" (the last at {at})"));

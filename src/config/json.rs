@@ -29,6 +29,11 @@ pub fn tree(document: &Document, node: NodeId) -> Tree {
     }
 }
 
+/// The same, where the order of keys and the text of numbers mean nothing.
+pub fn value(document: &Document, node: NodeId) -> Value {
+    serde_json::from_str(&tree(document, node).to_json()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -196,6 +196,20 @@ impl<'de> Reader<'de> {
     }
 }
 
+/// The names that a misspelt one was probably meant to be, the nearest first: three at most.
+pub fn near<'f>(found: &str, known: &[&'f str]) -> Vec<&'f str> {
+    let mut near: Vec<(usize, &str)> = known
+        .iter()
+        .map(|name| {
+            let is_part = !found.is_empty() && (name.contains(found) || found.contains(*name));
+            (if is_part { 1 } else { distance(found, name) }, *name)
+        })
+        .filter(|(distance, name)| distance * 3 <= name.len())
+        .collect();
+    near.sort_unstable();
+    near.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
 /// The field that a misspelt key was probably meant to be.
 fn nearest<'f>(key: &str, fields: &[&'f str]) -> Option<&'f str> {
     let folded = |text: &str| text.to_ascii_lowercase().replace(['-', '_'], "");

@@ -128,6 +128,8 @@ pub struct Tool {
     pub runbook: Option<String>,
     /// The file that it stands in, from the main file's folder on.
     pub file: Arc<str>,
+    /// Where in that file: `tools[2]`.
+    pub path: String,
     /// Whether it may be called at all.
     pub enabled: bool,
     /// The wire format.
@@ -144,6 +146,8 @@ pub struct Tool {
     pub arguments: ArgumentSchema,
     /// Own headers: that of `authentication`, where it stays the same, then those of `headers` in their order.
     pub headers: Vec<OwnHeader>,
+    /// The names of these headers and of a fetched token's, in this order, where a value could not be read too.
+    pub header_names: Vec<String>,
     /// Where the token of each request comes from.
     pub tokens: Option<Arc<TokenSource>>,
     /// The certificate that its server is shown.

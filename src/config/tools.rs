@@ -35,10 +35,11 @@ use crate::policy::schema::{ArgumentSchema, SchemaError};
 use crate::policy::wire::{HeaderError, OwnHeader, WireProfile, folded_name};
 
 /// Names of built-in tools. Contract, section 5.
-const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
+pub const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
 /// Contract: own headers of a tool at most, and names in its `accept_credentials`.
 pub const MAX_HEADERS: usize = 10;
-const MAX_DESCRIPTION: usize = 1000;
+/// The longest description, in characters.
+pub const MAX_DESCRIPTION: usize = 1000;
 const SHORT_DESCRIPTION: usize = 20;
 const MAX_FILLER: usize = 200;
 const SAME_NAME: &str = "stands twice: letter case makes no difference, nor does `_` for `-`";
@@ -167,6 +168,7 @@ impl Compiler<'_> {
             owner: raw.owner.get().cloned().or_else(|| self.home.owner.map(str::to_owned)),
             runbook: raw.runbook.get().cloned().or_else(|| self.home.runbook.map(str::to_owned)),
             file: label(self.home.main, self.context.report.file(self.node)).into(),
+            path: self.context.report.document.path(self.node),
             enabled: raw.enabled.get().copied().unwrap_or(true),
             profile,
             endpoint,
@@ -175,6 +177,7 @@ impl Compiler<'_> {
             parameters: parameters.map(|schema| raw_text(&schema)),
             arguments,
             headers,
+            header_names: self.header_names(),
             tokens: authentication.tokens,
             identity,
             accept_credentials,

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::policy::egress::{EgressSettings, Ipv6, MixedAnswers, Proxying};
-use crate::policy::egress_check::{self, Compiled, Strictness};
+use crate::policy::egress_check::{self, Compiled, CompiledException, Strictness};
 use crate::policy::egress_code::EgressCode;
 use crate::policy::egress_judge::{Inquiry, Verdict};
 use crate::policy::egress_problem::RuleError;
@@ -162,6 +162,11 @@ impl EgressRules {
     /// The rules as they were compiled, for whoever compares them.
     pub fn compiled(&self) -> &Compiled {
         &self.rules
+    }
+
+    /// The exceptions in force that name what was admitted.
+    pub fn excepting<'a>(&'a self, admitted: &'a Admitted<'_>) -> Vec<&'a CompiledException> {
+        self.rules.excepting(&admitted.0).collect()
     }
 
     /// The exceptions that are in force, each in words.

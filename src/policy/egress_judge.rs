@@ -178,8 +178,16 @@ impl Compiled {
 
     /// Whether an exception in force names the target with its scheme and port.
     pub fn is_excepted(&self, inquiry: &Inquiry<'_>) -> bool {
+        self.excepting(inquiry).next().is_some()
+    }
+
+    /// The exceptions in force that name the target with its scheme and port.
+    pub fn excepting<'r>(
+        &'r self,
+        inquiry: &'r Inquiry<'_>,
+    ) -> impl Iterator<Item = &'r CompiledException> {
         let endpoint = inquiry.endpoint;
-        self.exceptions_for(inquiry).any(|exception| self.covers(exception, endpoint))
+        self.exceptions_for(inquiry).filter(move |exception| self.covers(exception, endpoint))
     }
 
     /// Whether an address that passed is not dialled all the same.

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::json;
 
 use self::node::{Package, Server};
-use crate::support::config::{ConfigBuilder, SECRET};
+use crate::support::config::{API_KEY, ConfigBuilder, SECRET};
 use crate::support::gateway::Gateway;
 use crate::support::http::{exchange, request};
 use crate::support::languages::{fetched, good, kept, runs};
@@ -67,6 +67,61 @@ async fn the_python_client_passes_its_tests_against_a_gateway() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("test_anthropic_messages") && !said.contains("skipped"), "{said}");
     gateway.finish().await;
+}
+
+/// A gateway that speaks TLS under the name localhost, with its authority in `ca.pem`, and one tool.
+async fn gateway_with_tls(world: &World) -> Gateway {
+    world.upstream.default(Script::always(answer(200, "application/json", "7")));
+    let leaf = world.authority.leaf(&["localhost"]);
+    world
+        .config()
+        .tool(world.tool("lookup"))
+        .file("tls.crt", &leaf.certificate_pem)
+        .file("tls.key", &leaf.key_pem)
+        .set("/listeners/api/tls", json!({"cert": {"file": "tls.crt"}, "key": {"file": "tls.key"}}))
+        .start()
+        .await
+}
+
+/// Calls twice: with the gateway's authority, and without, which must not connect.
+async fn speaks_tls(command: &mut Command, world: &World) {
+    let gateway = gateway_with_tls(world).await;
+    let port = gateway.api().port();
+    let command = command.env("SORTIE_URL", format!("https://localhost:{port}"));
+    let output = good(command.env("CA", gateway.folder().path().join("ca.pem")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "7 NotConnected\n");
+    assert_eq!(world.upstream.requests().len(), 1);
+    gateway.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_client_speaks_tls_to_whom_it_trusts() {
+    let Some(mut python) = python() else { return };
+    let script = format!(
+        "import os, ssl\nfrom sortie_client import Client, NotConnected, model_text\n\
+         url, key = os.environ['SORTIE_URL'], '{API_KEY}'\n\
+         context = ssl.create_default_context(cafile=os.environ['CA'])\n\
+         print(model_text(Client(url, key=key, ssl_context=context).call('lookup', {{}})), end=' ')\n\
+         try:\n    Client(url, key=key).call('lookup', {{}})\n\
+         except NotConnected as error:\n    print(type(error).__name__)\n"
+    );
+    python.args(["-c", &script]).env("PYTHONPATH", "src");
+    speaks_tls(&mut python, &World::plain().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_typescript_client_speaks_tls_to_whom_it_trusts() {
+    let Some(package) = Package::build(&folder("typescript")) else { return };
+    let script = format!(
+        "import {{ readFileSync }} from 'node:fs';\n\
+         import {{ Client, modelText }} from './src/index.js';\n\
+         const [url, key] = [process.env.SORTIE_URL, '{API_KEY}'];\n\
+         const tls = {{ ca: readFileSync(process.env.CA) }};\n\
+         const called = await new Client({{ url, key, tls }}).call('lookup', {{}});\n\
+         const refused = new Client({{ url, key, connectAttempts: 1 }}).call('lookup', {{}});\n\
+         console.log(modelText(called), await refused.catch((error) => error.name));\n"
+    );
+    speaks_tls(&mut package.script(&script), &World::plain().await).await;
 }
 
 #[test]

@@ -303,3 +303,28 @@ async fn status_shows_a_token_and_says_where_nobody_answers() {
     assert!(off.stderr.contains("has no `listeners.admin`"), "{off:#?}");
     assert_eq!(run(["status", "--admin", "http://10.0.0.5:1"], "").code, Some(2));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_names_the_file_that_is_broken_and_its_tools() {
+    let world = World::tls().await;
+    world.upstream.default(always());
+    let broken =
+        "owner: shop\nrunbook: https://wiki.example.com/shop\ntools:\n  - {name: refund, ulr: x}\n";
+    let config =
+        world.config().tool(world.tool("works").set("runbook", json!("https://wiki.example.com/")));
+    let config =
+        config.set("/include", json!(["tools.d/*.yaml"])).file("tools.d/shop.yaml", broken);
+    let gateway = config.start().await;
+    let page = status(&gateway, &[]).stdout;
+    for said in [
+        "tools.d/shop.yaml is broken, its tools are unavailable\n",
+        "tools.d/shop.yaml:4:",
+        "refund  unavailable: its file tools.d/shop.yaml is broken",
+        "1 of 2 tools need a look",
+    ] {
+        assert!(page.contains(said), "no {said:?} in {page}");
+    }
+    let works = status(&gateway, &["works"]).stdout;
+    assert!(works.contains("  runbook   https://wiki.example.com/\n"), "{works}");
+    gateway.finish().await;
+}

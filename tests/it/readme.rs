@@ -14,6 +14,7 @@ use sortie::serve::http::ApiCode;
 use self::page::{Page, Shell, backticked, words};
 use self::server::Server;
 use crate::support::config::ConfigBuilder;
+use crate::support::dev::Dev;
 use crate::support::gateway::Gateway;
 use crate::support::http::{Reply, exchange, get, post, request};
 use crate::support::languages::runs;
@@ -33,15 +34,15 @@ fn the_first_commands_are_the_ones_that_are_promised() {
 }
 
 /// The page's configuration on free ports.
-async fn start(yaml: &str, shell: &Shell) -> Gateway {
-    let any = json!({"address": "127.0.0.1:0"});
-    let yaml = format!("{yaml}listeners: {}\n", json!({"api": any, "telemetry": any}));
-    let mut config = ConfigBuilder::new().raw(&yaml);
+fn config(yaml: &str, shell: &Shell) -> ConfigBuilder {
+    let any = "{address: \"127.0.0.1:0\"}";
+    let listeners = format!("listeners:\n  api: {any}\n  telemetry: {any}\n");
+    let mut config = ConfigBuilder::new().raw(&yaml.replacen("listeners:\n", &listeners, 1));
     for file in ["secrets/runtime", "secrets/lookup_order"] {
         let secret = shell.read(file);
         config = config.file(file, &secret).watch(secret.trim_end());
     }
-    config.start().await
+    config
 }
 
 /// Runs `curl` as the page writes it, without needing curl.
@@ -72,10 +73,15 @@ const NOT_RUN: &[(&str, &str)] = &[
         "writes outside of the folder; `sortie` is the binary under test",
     ),
     ("cargo test --locked", "is what runs this test"),
+    ("sortie dev sortie.yaml", "takes the page's own ports; tests/it/dev.rs runs it on others"),
 ];
 
-/// How a line becomes one of the binary under test, which is what it builds.
-const BUILDS: &str = "cargo run --release --locked -- ";
+/// What stands in for a part of a line, which is then run: the binary under test is what the one builds, and the other is a
+/// cluster's.
+const STANDS_IN: &[(&str, &str)] = &[
+    ("cargo run --release --locked -- ", "sortie "),
+    ("kubectl logs deploy/sortie ", "cat gateway.log "),
+];
 
 // The commands wait for the fixtures, so these need threads of their own.
 #[tokio::test(flavor = "multi_thread")]
@@ -122,16 +128,22 @@ async fn every_command_runs_as_it_is_written() {
             "python3" if line == "python3 server.py" => server.start(&line, &shell).await,
             "sortie" if line.starts_with("sortie serve ") => {
                 assert_eq!(line, "sortie serve --config sortie.yaml");
-                let started = start(&yaml, &shell).await;
+                let started = config(&yaml, &shell).start().await;
                 shell.move_to(started.folder().path());
                 gateway = Some(started);
             }
+            "sortie" if line.starts_with("sortie dev ") => {
+                assert_eq!(line, "sortie dev sortie.yaml");
+                let dev = Dev::start(config(&yaml, &shell).write()).await;
+                assert_eq!(dev.interrupt().await, Some(0));
+                commands += 1;
+            }
             _ => {
-                if line.starts_with("sortie check ") && gateway.is_none() {
-                    shell.write("sortie.yaml", &yaml);
+                if let Some(running) = &gateway {
+                    shell.write("gateway.log", &(running.texts().join("\n") + "\n"));
                 }
-                shell.run(&line.replace(BUILDS, "sortie "));
-                calls += usize::from(line.starts_with("sortie call "));
+                let replace = |line: String, (part, by): &(&str, &str)| line.replace(part, by);
+                shell.run(&STANDS_IN.iter().fold(line, replace));
                 commands += 1;
             }
         }
@@ -150,6 +162,29 @@ async fn every_command_runs_as_it_is_written() {
     let unsigned = request("POST", "/tools/lookup-order", None, r#"{"arguments":{}}"#);
     assert_eq!(exchange(server.address(), unsigned.as_bytes()).await.status, 401);
     gateway.expect("a gateway").finish().await;
+}
+
+#[test]
+fn no_command_hides_in_a_block_that_is_not_run() {
+    const PROGRAMS: [&str; 10] =
+        ["$", "cargo", "cd", "curl", "docker", "kubectl", "npm", "pip", "python3", "sortie"];
+    const LANGUAGES: [&str; 9] =
+        ["go", "http", "json", "python", "rust", "sh", "text", "ts", "yaml"];
+    let page = Page::read();
+    let fences = page.text.lines().filter_map(|line| line.trim_start().strip_prefix("```"));
+    let unknown = fences.filter(|language| !language.is_empty() && !LANGUAGES.contains(language));
+    assert_eq!(unknown.collect::<Vec<_>>(), [""; 0]);
+    for language in LANGUAGES.iter().filter(|language| **language != "sh") {
+        let blocks = page.blocks(language);
+        let mut lines = blocks.iter().flat_map(|block| block.lines());
+        let is_command = |line: &&str| {
+            let mut words = line.split_whitespace();
+            let program = words.next().is_some_and(|word| PROGRAMS.contains(&word));
+            // `sortie: …` of a file and `sortie │` of a picture are none.
+            program && words.next().is_some_and(|word| word.starts_with(|c: char| c.is_ascii()))
+        };
+        assert_eq!(lines.find(is_command), None, "a block of {language}");
+    }
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         name: _,
         // Where it stands makes no difference.
         file: _,
+        path: _,
         description,
         owner,
         runbook,
@@ -79,6 +80,7 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         exports: _,
         // What could be read of these differs from machine to machine: `written` has what is meant.
         headers: _,
+        header_names,
         tokens: _,
         identity: _,
         signing: _,
@@ -136,6 +138,8 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         Some(Unavailable::NoSecret(_)) | None => Told::text("available"),
     };
     at.compare(Kind::Setting, "", ended(unavailable), ended(&new.unavailable));
+    let (before, after) = (names(header_names), names(&new.header_names));
+    at.compare(Kind::Headers, "headers", before, after);
     compare_written(&mut at, written, &new.written);
     let read = |text: &Option<Arc<serde_json::value::RawValue>>| {
         text.as_ref().map(|text| serde_json::from_str(text.get()).unwrap_or_default())
@@ -278,11 +282,6 @@ fn word(per: Per) -> &'static str {
 
 /// What stands in the file about secrets: names and places.
 fn compare_written(at: &mut At<'_>, old: &Value, new: &Value) {
-    let headers = |written: &Value| {
-        let names = written["headers"].as_object().cloned().unwrap_or_default();
-        Told::items(names.keys(), "none")
-    };
-    at.compare(Kind::Headers, "headers", headers(old), headers(new));
     let (old_own, new_own) = (&old["authentication"], &new["authentication"]);
     let way = |own: &Value| {
         let ways = own.as_object().cloned().unwrap_or_default();

@@ -59,6 +59,14 @@ impl Compiler<'_> {
         Authentication { header, tokens: tokens.map(Arc::new) }
     }
 
+    /// The names of the tool's own headers, in the order in which they are sent.
+    pub(super) fn header_names(&self) -> Vec<String> {
+        let entries = self.raw.headers.get().map(|Entries(entries)| entries.as_slice());
+        let own = entries.unwrap_or_default().iter().map(|(name, _)| name.clone());
+        let first = self.raw.authentication.node().map(|_| "Authorization".to_owned());
+        first.into_iter().chain(own).collect()
+    }
+
     /// `Authorization` is sent once: not as a header of the file too, and not as one of a call.
     fn alone(&self, node: NodeId) {
         let headers = self.raw.headers.get().map(|Entries(entries)| entries.as_slice());

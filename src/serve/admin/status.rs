@@ -30,10 +30,24 @@ pub struct Status {
     pub tasks: usize,
     /// The last reload since the start.
     pub reload: Option<LastReload>,
+    /// The files of the configuration that are broken.
+    pub broken_files: Vec<BrokenFile>,
     /// Of each tool its circuit: closed, open, half_open or off.
     pub circuits: BTreeMap<String, String>,
     /// The tools.
     pub tools: BTreeMap<String, ToolStatus>,
+}
+
+/// A file whose text is not in force.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BrokenFile {
+    /// The file, from the main file's folder on.
+    pub file: String,
+    /// kept (its tools are those of its last good text) or unavailable.
+    pub tools: String,
+    /// Everything that is wrong with it.
+    pub findings: Vec<String>,
 }
 
 /// What became of a reload.
@@ -58,6 +72,8 @@ pub struct ToolStatus {
     pub enabled: bool,
     /// Who answers for it.
     pub owner: Option<String>,
+    /// Where the operators' page about it is.
+    pub runbook: Option<String>,
     /// Its wire profile.
     pub profile: String,
     /// What its policy says of a call.

@@ -40,6 +40,12 @@ impl Package {
         command
     }
 
+    /// Runs a module's text beside the compiled files.
+    pub(super) fn script(&self, text: &str) -> Command {
+        fs::write(self.0.path().join("dist/script.js"), text).expect("a written file");
+        self.node("script.js")
+    }
+
     /// Runs the package's tests; what they said.
     #[track_caller]
     pub(super) fn test(&self, url: &str, key: &str) -> String {

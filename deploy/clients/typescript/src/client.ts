@@ -22,17 +22,17 @@ export type Format = keyof Tools;
 
 export interface ClientOptions {
   /** `http://HOST:PORT`, `https://HOST` or `unix:///PATH`; http://127.0.0.1:8477 by default. */
-  url?: string;
-  key?: string;
+  url?: string | undefined;
+  key?: string | undefined;
   /** Bounds each call that names no other; 120,000 by default. */
-  deadlineMs?: number;
+  deadlineMs?: number | undefined;
   /** Bounds every other request; 10,000 by default. */
-  timeoutMs?: number;
-  connectTimeoutMs?: number;
-  connectAttempts?: number;
-  maxAnswerBytes?: number;
+  timeoutMs?: number | undefined;
+  connectTimeoutMs?: number | undefined;
+  connectAttempts?: number | undefined;
+  maxAnswerBytes?: number | undefined;
   /** For https: an authority of your own (`ca`), a client certificate (`cert`, `key`). */
-  tls?: Pick<SecureContextOptions, "ca" | "cert" | "key">;
+  tls?: Pick<SecureContextOptions, "ca" | "cert" | "key"> | undefined;
 }
 
 /** The fields of a call beside the tool and its arguments, under the API's own names. */
@@ -92,7 +92,7 @@ export class Client {
    * The tools in a provider's format, to hand to its API as they are; with `agent` those of that agent.
    * The gateway is asked every time, and sends the list only where it changed.
    */
-  async tools<F extends Format>(format: F, { agent }: { agent?: string } = {}): Promise<Tools[F]> {
+  async tools<F extends Format>(format: F, { agent }: { agent?: string | undefined } = {}): Promise<Tools[F]> {
     const of = agent === undefined ? "" : `/agents/${encodeURIComponent(agent)}`;
     const path = `/v1${of}/tools?format=${encodeURIComponent(format)}`;
     const kept = this.#lists.get(path);
