@@ -10,7 +10,7 @@ use crate::config::local::Local;
 /// Run a gateway for local development: never for anything else.
 ///
 /// It takes a configuration as it is and forces what makes it local: it listens on loopback only, asks for no key, keeps
-/// everything in memory, has no admin listener, and also calls tools whose URL has 127.0.0.1 or [::1] for its host, by http
+/// everything in memory, has no admin listener, and also calls tools whose URL has 127.0.0.1 or `[::1]` for its host, by http
 /// too. Calls are shown as they end, and the file is read again when it is saved. Ctrl-C ends it.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {

@@ -182,7 +182,8 @@ impl<'d> Report<'d> {
         finding
     }
 
-    fn finding(&self, node: NodeId, message: impl Into<String>) -> Finding {
+    /// A finding at this place that is nobody's yet.
+    pub fn finding(&self, node: NodeId, message: impl Into<String>) -> Finding {
         let Position { line, column } = self.document.position(node);
         let (file, path) = (self.file(node).to_owned(), self.document.path(node));
         Finding { file, line, column, path, message: message.into() }

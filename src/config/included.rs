@@ -1,11 +1,12 @@
 //! Compiles the files that a configuration includes, each for itself: what is wrong with one is no other's fault.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::config::agents::{Offer, Problem};
 use crate::config::context::{Context, FoundFile};
 use crate::config::egress::Egress;
 use crate::config::file::{File, Standing, Unread, label};
@@ -20,9 +21,10 @@ use crate::config::raw::{LATER, MAIN_ONLY, RawIncluded, RawSecrets};
 use crate::config::snapshot::Tool;
 use crate::config::tools::{self, Clash, Home};
 use crate::config::yaml::{Document, Kind, NodeId};
-use crate::config::{read, redact};
+use crate::config::{agents, read, redact};
 use crate::model::id::ToolName;
 use crate::policy::export;
+use crate::policy::identity::Glob;
 
 /// More files than this are a pattern that was not meant.
 const MAX_FILES: usize = 1000;
@@ -43,6 +45,8 @@ pub struct Main<'a> {
     pub policies: &'a [Placed],
     /// Where signing secrets are.
     pub secrets: Option<&'a Path>,
+    /// Whether it has a list of agents: no other file decides whether agents are bound at all.
+    pub lists_agents: bool,
 }
 
 /// What came of the included files.
@@ -52,6 +56,8 @@ pub struct Included {
     pub tools: HashMap<ToolName, Arc<Tool>>,
     /// Tools of broken ones.
     pub unread: HashMap<ToolName, Unread>,
+    /// Their agents, each with the tools that it is offered.
+    pub agents: BTreeMap<String, Vec<Glob>>,
     /// How each of them stands, in the order in which names were taken.
     pub files: Vec<File>,
     /// The text that is in force of each of them, by its label.
@@ -60,13 +66,18 @@ pub struct Included {
     pub warnings: Vec<Finding>,
     /// What an operator may see of them.
     pub redacted: Vec<Value>,
+    offers: Vec<(Offer, Finding)>,
 }
 
-/// Names of tools and profiles that other files have taken.
+/// Names that files have taken.
 #[derive(Default)]
-struct Taken {
-    tools: Names,
-    profiles: Names,
+pub struct Claims {
+    /// Of tools.
+    pub tools: Names,
+    /// Of profiles.
+    pub profiles: Names,
+    /// Ids of agents.
+    pub agents: Names,
 }
 
 /// A tool of which the name could be read, whatever else is wrong.
@@ -81,22 +92,41 @@ struct Readable {
 #[derive(Default)]
 struct Part {
     tools: HashMap<ToolName, Arc<Tool>>,
-    taken: Taken,
+    taken: Claims,
+    agents: BTreeMap<String, Vec<Glob>>,
+    /// Each with a finding at its place, for what is to be said of it.
+    offers: Vec<(Offer, Finding)>,
     names: Vec<Readable>,
     errors: Vec<Finding>,
     warnings: Vec<Finding>,
     redacted: Value,
 }
 
-/// Reads and compiles what `list` names. `tools` and `profiles` are the main file's own names.
-pub fn compile(main: &Main<'_>, list: &List<Verbatim>, tools: Names, profiles: Names) -> Included {
+/// Reads and compiles what `list` names. `taken` are the main file's own names.
+pub fn compile(main: &Main<'_>, list: &List<Verbatim>, mut taken: Claims) -> Included {
     let mut included = Included::default();
-    let mut taken = Taken { tools, profiles };
     for found in find(main.context, list) {
         let file = main.file(&found, &mut taken, &mut included);
         included.files.push(file);
     }
     included
+}
+
+impl Included {
+    /// The names of tools, also of those of which no more is known.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().chain(self.unread.keys()).map(ToolName::as_str)
+    }
+
+    /// Tells of offers of no tool, once `tools` are all names.
+    pub fn look_at_offers(&mut self, tools: &HashSet<&str>) {
+        for (offer, finding) in std::mem::take(&mut self.offers) {
+            let problem = offer.problem(tools);
+            if let Some(Problem::Unknown(message) | Problem::Unmatched(message)) = problem {
+                self.warnings.push(Finding { message, ..finding });
+            }
+        }
+    }
 }
 
 /// The folder that `secrets.dir` names.
@@ -157,7 +187,7 @@ fn plain(path: &Path) -> PathBuf {
 
 impl Main<'_> {
     /// Compiles one file, or else what it was before; whatever comes of it is added.
-    fn file(&self, found: &FoundFile, taken: &mut Taken, included: &mut Included) -> File {
+    fn file(&self, found: &FoundFile, taken: &mut Claims, included: &mut Included) -> File {
         let name = found.path.display().to_string();
         let label = label(self.file, &name);
         let part = match &found.text {
@@ -191,9 +221,12 @@ impl Main<'_> {
         } else {
             included.redacted.push(part.redacted);
             included.tools.extend(part.tools);
+            included.agents.extend(part.agents);
+            included.offers.extend(part.offers);
         }
         taken.tools.extend(part.taken.tools);
         taken.profiles.extend(part.taken.profiles);
+        taken.agents.extend(part.taken.agents);
         File { name, label, standing, errors, good }
     }
 
@@ -204,7 +237,7 @@ impl Main<'_> {
         name: &str,
         good: Option<&str>,
         names: &[Readable],
-        taken: &Taken,
+        taken: &Claims,
     ) -> (Standing, Part) {
         let mut part = match good {
             Some(text) => self.part(name, text, taken, Clash::Skip),
@@ -221,7 +254,7 @@ impl Main<'_> {
     }
 
     /// Compiles one text.
-    fn part(&self, name: &str, text: &str, taken: &Taken, clash: Clash) -> Part {
+    fn part(&self, name: &str, text: &str, taken: &Claims, clash: Clash) -> Part {
         let (document, faults) = Document::parse(text);
         let errors = faults.into_iter().map(|fault| Finding::of_fault(name, fault)).collect();
         let Some(document) = document else { return Part { errors, ..Part::default() } };
@@ -241,7 +274,7 @@ impl Main<'_> {
         &self,
         context: &Context<'_>,
         raw: &RawIncluded,
-        taken: &Taken,
+        taken: &Claims,
         clash: Clash,
         part: &mut Part,
     ) {
@@ -267,6 +300,19 @@ impl Main<'_> {
             self.policies,
             &home,
         );
+        let Some((list, node)) = raw.agents.found() else { return };
+        if !self.lists_agents {
+            let message = "needs a list in the main file too, an empty one will do: \
+                           without one every agent is offered every tool";
+            context.report.error(node, message);
+        }
+        let listed = agents::compile(context, list, &taken.agents, clash);
+        let placed = |offer: Offer| {
+            let place = context.report.finding(offer.node, "");
+            (offer, place)
+        };
+        part.offers = listed.offers.into_iter().map(placed).collect();
+        (part.agents, part.taken.agents) = (listed.agents, listed.ids);
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use crate::config::agents::Listed;
 use crate::config::context::{Context, Environment};
 use crate::config::file::{File, Standing, label};
 use crate::config::finding::{ConfigErrors, Finding, Report};
 use crate::config::given::Given;
-use crate::config::included::{self, Included, Main};
+use crate::config::included::{self, Claims, Included, Main};
 use crate::config::names::Names;
 use crate::config::profiles::Profiles;
 use crate::config::raw::{LATER, RawConfig};
@@ -21,6 +22,7 @@ use crate::config::{
 };
 use crate::model::id::{ToolName, hex};
 use crate::model::secret::Secret;
+use crate::policy::agents::Agents;
 use crate::policy::authentication::Authentication;
 use crate::policy::identity::Caller;
 
@@ -165,6 +167,9 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         Home { main: file, owner: None, runbook: None, secrets, taken: &none, clash: Clash::Error };
     let (tools, names) =
         tools::compile(context, &raw.tools, &profiles, &egress, &defaults, &policies, &home);
+    let has_more = raw.include.get().is_some_and(|list| !list.is_empty());
+    let listed = agents::listed(context, &raw.agents, has_more);
+    let is_listed = listed.is_some();
     let main = Main {
         context,
         file,
@@ -173,13 +178,20 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         defaults: &defaults,
         policies: &policies,
         secrets,
+        lists_agents: is_listed,
     };
-    let included = included::compile(&main, &raw.include, names, profile_names);
+    let Listed { agents, ids, offers } = listed.unwrap_or_default();
+    let taken = Claims { tools: names, profiles: profile_names, agents: ids };
+    let mut included = included::compile(&main, &raw.include, taken);
     let everywhere = tools.values().chain(included.tools.values());
     policies::look_at(context, &policies, everywhere.map(Arc::as_ref));
+    let read: Vec<String> = included.names().map(str::to_owned).collect();
     let mut tool_names = agents::tool_names(context, &raw.tools);
-    tool_names.extend(included.tools.keys().chain(included.unread.keys()).map(ToolName::as_str));
-    let agents = agents::compile(context, &raw.agents, &tool_names);
+    tool_names.extend(read.iter().map(String::as_str));
+    agents::look_at(context, offers, &tool_names, has_more);
+    included.look_at_offers(&tool_names);
+    let agents = agents.into_iter().chain(std::mem::take(&mut included.agents)).collect();
+    let agents = if is_listed { Agents::listed(agents) } else { Agents::default() };
     let metrics = raw.metrics.get();
     let Some(rules) = egress.rules else { return Compiled { snapshot: None, included } };
     let snapshot = Snapshot {

@@ -25,7 +25,6 @@ pub const LATER: &Later = &[
 
 /// Keys that an included file does not have: what they say holds for all files.
 pub const MAIN_ONLY: &[&str] = &[
-    "agents",
     "auth",
     "defaults",
     "dns",
@@ -57,7 +56,7 @@ pub struct RawConfig {
     /// Who may call: `none` (loopback and Unix sockets only), or keys, certificates and tokens.
     pub auth: Given<OneOf<RawNoAuth, RawAuth>>,
     /// Further files, by names or patterns such as `tools.d/*.yaml` from this file's folder on. Each holds owner, runbook,
-    /// secrets, tools and profiles. A broken one keeps its last good tools, and the others go on.
+    /// secrets, tools, profiles and agents. A broken one keeps its last good tools, and the others go on.
     pub include: List<Verbatim>,
     /// Where the signing secrets of tools without `secret` are.
     pub secrets: Given<RawSecrets>,
@@ -102,6 +101,8 @@ pub struct RawIncluded {
     pub profiles: List<RawProfile>,
     /// Its tools.
     pub tools: List<RawTool>,
+    /// Agents, with the tools that each is offered; the main file has a list too, which may be empty.
+    pub agents: List<RawAgent>,
 }
 
 /// `secrets`.

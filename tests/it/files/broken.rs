@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{always, is_unread, item, main, ok, reload, said, team, wait_for, works, write};
 use crate::support::cli::run;
-use crate::support::config::{ConfigBuilder, Tool};
+use crate::support::config::{ConfigBuilder, Folder, Tool};
 use crate::support::world::World;
 
 const OWNERS: &[&str] =
@@ -242,4 +242,20 @@ async fn the_operator_sees_the_tools_of_all_files() {
     assert_eq!(shown["tools"][1]["runbook"], "https://wiki.example.com/first");
     assert_eq!(shown["include"], json!(["tools.d/*.yaml"]));
     gateway.finish().await;
+}
+
+#[tokio::test]
+async fn half_a_configuration_is_not_compared() {
+    let world = World::plain().await;
+    let good = main(&world).file("tools.d/one.yaml", &team(&world, "first", &["one"])).write();
+    let broken = main(&world).file("tools.d/one.yaml", "tool: []\n").write();
+    let path = |folder: &Folder| folder.config.to_str().expect("UTF-8").to_owned();
+    let finished = run(["diff", &path(&good), &path(&broken)], "");
+    assert_eq!((finished.code, finished.stdout.as_str()), (Some(1), ""));
+    assert!(finished.stderr.contains("tools.d/one.yaml:1:1: tool: "), "{}", finished.stderr);
+    // Tools of included files are compared like any other.
+    let changed = team(&world, "first", &["one", "two"]);
+    let changed = main(&world).file("tools.d/one.yaml", &changed).write();
+    let finished = run(["diff", &path(&good), &path(&changed)], "");
+    assert!(finished.stdout.contains("tools.two"), "{finished:?}");
 }

@@ -63,7 +63,7 @@ fn an_agent_has_one_id_and_says_its_tools() {
         &agents(
             "  - {id: a, tools: []}\n  - {id: a, tools: []}\n  - {id: a*, tools: []}\n  - {id: ''}\n  - {tools: []}\n",
         ),
-        "5:10: agents[1].id: another agent has the id `a` too\n\
+        "5:10: agents[1].id: another agent has the id `a` too, on line 4\n\
          6:10: agents[2].id: an agent's id is 1 to 128 visible ASCII characters and no pattern\n\
          7:5: agents[3].tools: is missing, write for example [\"orders.*\"], or [\"*\"] for all\n\
          7:10: agents[3].id: an agent's id is 1 to 128 visible ASCII characters and no pattern\n\

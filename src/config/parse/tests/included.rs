@@ -228,6 +228,59 @@ fn a_wire_format_is_the_file_s_own() {
 }
 
 #[test]
+fn agents_of_a_file_are_offered_tools_where_the_main_file_binds_agents() {
+    let own = format!("{}agents: [{{id: support, tools: [one, later]}}]\n", tools(&["one"]));
+    let bound = format!("{MAIN}agents: []\n");
+    let before = load(&bound, &[("d/a.yaml", Some(&own))]);
+    let offers = |snapshot: &Snapshot| snapshot.agents.offers(Some("support"), "one");
+    assert!(offers(&before) && !before.agents.offers(Some("sales"), "one"));
+    let told: Vec<_> = before.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["d/a.yaml:4:37: agents[0].tools[1]: there is no tool named `later`"]);
+    // Broken, its agents are kept like its tools; at start nobody opens or closes anything in its place.
+    let broken: Files<'_> = &[("d/a.yaml", Some("tools: [\n"))];
+    assert!(offers(&load_after(&bound, broken, Some(&before)).expect("valid")));
+    assert!(!load(&bound, broken).agents.offers(Some("support"), "one"));
+    // A file alone does not bind all others.
+    let snapshot = load(MAIN, &[("d/a.yaml", Some(&own)), ("d/b.yaml", Some(&tools(&["two"])))]);
+    assert!(
+        errors(&snapshot).starts_with("d/a.yaml:4:9: agents: needs a list in the main file too")
+    );
+    assert!(snapshot.agents.offers(None, "two"));
+    let twice: Files<'_> = &[
+        ("d/a.yaml", Some(&own)),
+        ("d/b.yaml", Some("agents: [{id: support, tools: [\"*\"]}]\n")),
+    ];
+    let snapshot = load(&bound, twice);
+    let place = "agents[0].id: another agent has the id `support` too, in d/a.yaml on line 4";
+    assert!(errors(&snapshot).ends_with(place), "{}", errors(&snapshot));
+    assert!(!snapshot.agents.offers(Some("support"), "two"));
+}
+
+#[test]
+fn an_agent_of_the_main_file_may_wait_for_tools_of_others() {
+    let main = format!("{MAIN}agents: [{{id: support, tools: [one, two]}}]\n");
+    let snapshot = load(&main, &[("d/a.yaml", Some(&tools(&["one"])))]);
+    let told: Vec<_> = snapshot.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["sortie.yaml:4:37: agents[0].tools[1]: there is no tool named `two`"]);
+    let strict = format!("{main}strict: true\n");
+    assert!(load_after(&strict, &[("d/a.yaml", Some(&tools(&["one"])))], None).is_err());
+    // A broken file's names are names.
+    let broken = tools(&["one", "two"]).replace("https", "ftp");
+    let snapshot = load(&main, &[("d/a.yaml", Some(&broken))]);
+    assert_eq!(snapshot.warnings, []);
+}
+
+#[test]
+fn policies_are_about_the_tools_of_all_files() {
+    let policy = "policies: [{id: careful, match: {tools: [one]}, effect: require_approval}]\n";
+    let snapshot = load(&format!("{MAIN}{policy}"), &[("d/a.yaml", Some(&tools(&["one", "two"])))]);
+    let count = |name: &str| snapshot.tools[name].policies.len();
+    assert_eq!((count("one"), count("two"), snapshot.warnings.len()), (1, 0, 0));
+    let own = load(MAIN, &[("d/a.yaml", Some(policy))]);
+    assert!(errors(&own).contains("d/a.yaml:1:1: policies: stands in the main file only"));
+}
+
+#[test]
 fn only_the_main_file_says_what_holds_for_all() {
     let text = "egress: {mode: shadow}\nauth: none\nversion: 1\nstorage: {}\ntool: []\n";
     let snapshot = load(MAIN, &[("d/a.yaml", Some(text))]);
