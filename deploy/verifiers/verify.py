@@ -10,4 +10,5 @@ def verify(secret: str, header: str, body: bytes, tolerance: int = 300) -> bool:
     if abs(time.time() - int(times[0])) > tolerance:
         return False
     expected = hmac.new(secret.encode(), times[0].encode() + b"." + body, hashlib.sha256).hexdigest()
-    return any(hmac.compare_digest(expected.encode(), value.encode()) for name, _, value in parts if name == "v1")
+    signatures = [value.encode(errors="replace") for name, _, value in parts if name == "v1"]
+    return any(hmac.compare_digest(expected.encode(), value) for value in signatures)

@@ -1,5 +1,6 @@
 //! The command line from outside: what it prints, how it ends, and that it never tells a secret.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -39,6 +40,37 @@ fn check(file: &Path, options: &[&str]) -> Finished {
     let mut arguments = vec!["check", file.to_str().expect("a UTF-8 path")];
     arguments.extend(options);
     run(arguments, "")
+}
+
+/// The names of all keys in a schema, at any depth.
+fn keys(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::Object(properties)) = object.get("properties") {
+                found.extend(properties.keys().cloned());
+            }
+            object.values().for_each(|value| keys(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| keys(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_configuration_with_every_key_has_every_key() {
+    let mut found = BTreeSet::new();
+    let schema = include_str!("../../config/sortie.schema.json");
+    keys(&serde_json::from_str(schema).expect("JSON"), &mut found);
+    assert!(found.len() > 100, "{found:?}");
+    let shown = include_str!("../../config/sortie.yaml");
+    let shown: BTreeSet<&str> = shown
+        .match_indices(':')
+        .map(|(at, _)| &shown[..at])
+        .map(|before| before.rsplit(|c: char| c != '_' && !c.is_ascii_alphanumeric()).next())
+        .map(Option::unwrap_or_default)
+        .collect();
+    found.retain(|key| !shown.contains(key.as_str()));
+    assert_eq!(found, BTreeSet::new());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::certs::Authority;
 use crate::support::config::Tool;
-use crate::support::deaf::Deaf;
+use crate::support::deaf::{Deaf, Vacant};
 use crate::support::dns::Answer;
 use crate::support::fleet::{Fleet, eager_profile, host};
 use crate::support::gateway::{Gateway, Outcome};
@@ -97,8 +97,8 @@ async fn check(settings: &[(&str, Value)], rows: &[Row]) {
     });
     let stranger = Authority::new();
     let deaf = Deaf::listen();
-    // Bound and closed again: nobody listens there.
-    let closed = Upstream::plain().await.port();
+    let vacant = Vacant::take();
+    let closed = vacant.port();
     let mut cases = Vec::new();
     for row in rows {
         for (kind, profile, annotations) in KINDS {

@@ -11,7 +11,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::support::config::SECRET;
-use crate::support::languages::runs;
+use crate::support::languages::{good, runs};
 use crate::support::receiver::{hex, hmac};
 use crate::support::script::{Script, answer};
 use crate::support::world::World;
@@ -256,6 +256,8 @@ fn cases() -> Vec<Case> {
         case("a signed time", format!("t=+{t},v1={new}"), false),
         case("no header", String::new(), false),
         case("not ASCII", format!("t={t},v1=é"), false),
+        case("more after the time", format!("t={t}=1,v1={new}"), false),
+        case("more after the signature", format!("t={t},v1={new}=1"), false),
         Case { body: "{}".into(), ..case("another body", good(), false) },
         Case { secret: OLD.into(), ..case("another secret", good(), false) },
         Case {
@@ -280,6 +282,20 @@ fn cases() -> Vec<Case> {
 #[test]
 fn the_python_verifier_knows_right_from_wrong() {
     check(&PYTHON, &cases());
+}
+
+#[test]
+fn the_python_verifier_refuses_bytes_that_are_no_text() {
+    if !runs("python3", &["--version"]) {
+        return;
+    }
+    // Servers hand such a byte on as half a character, which cannot be encoded.
+    let ask = "from verify import verify\nimport time\n\
+               print(verify('a secret', f't={int(time.time())},v1=\\udcff', b''))";
+    let mut python = Command::new("python3");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/verifiers");
+    let output = good(python.args(["-B", "-c", ask]).current_dir(folder));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "False\n");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::faults::proof::{Fault, prove};
 use crate::support::config::Tool;
-use crate::support::deaf::Deaf;
+use crate::support::deaf::{Deaf, Vacant};
 use crate::support::fleet::{Fleet, eager_profile, host};
 use crate::support::script::{Script, answer, head};
 use crate::support::upstream::Upstream;
@@ -29,8 +29,8 @@ fn broken<'a>(fault: Fault<'a>, detail: &'static str) -> Fault<'a> {
 
 #[tokio::test]
 async fn f029_a_refused_connection_is_tried_again_in_its_time() {
-    // Bound and closed again: nobody listens there.
-    let closed = Upstream::plain().await.port();
+    let vacant = Vacant::take();
+    let closed = vacant.port();
     let url = format!("http://{}:{closed}/", host("refused"));
     let bare = |tool: Tool| tool.profile("bare-v1");
     let fleet = Fleet::new().await.at("refused", closed, &url, bare);

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::refused;
 use crate::support::config::{API_KEY, Tool};
+use crate::support::deaf::Vacant;
 use crate::support::fleet::Fleet;
 use crate::support::http::{RawClient, post};
 use crate::support::script::{Script, answer};
@@ -116,8 +117,8 @@ async fn so_many_bodies_are_read_at_once_and_one_more_is_not() {
 
 #[tokio::test]
 async fn f156_an_outage_is_not_answered_with_a_storm_of_repeats() {
-    // A port that was just free: nobody listens.
-    let dead = World::plain().await.upstream.port();
+    let vacant = Vacant::take();
+    let dead = vacant.port();
     let url = |name: &str| format!("http://{name}.example.com:{dead}/");
     let bare = |tool: Tool| tool.profile("bare-v1");
     let fleet = Fleet::new().await.at("stubborn", dead, &url("stubborn"), bare).at(

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::outcomes::{Expected, FAILED, check};
 use crate::support::config::Tool;
+use crate::support::deaf::Vacant;
 use crate::support::dns::Answer;
 use crate::support::gateway::Gateway;
 use crate::support::script::{Script, answer, answer_with_headers, head};
@@ -134,8 +135,8 @@ async fn a_name_that_is_looked_up_in_vain_has_sent_nothing() {
 async fn a_server_that_is_not_there_or_not_itself_has_been_sent_nothing() {
     let world = World::tls().await;
     world.dns.set("wrong.example.com", &["A 127.0.0.1"]);
-    // A port that was just free: nobody listens.
-    let dead = World::plain().await.upstream.port();
+    let vacant = Vacant::take();
+    let dead = vacant.port();
     let port = world.upstream.port();
     let exception = |host: &str, port: u16| {
         json!({

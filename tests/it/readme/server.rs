@@ -1,9 +1,10 @@
 //! The page's own tool server, run as its reader runs it.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use super::page::Shell;
+use crate::support::deaf::Vacant;
 use crate::support::wait::poll;
 
 /// The port of the page's server, which a test must not take.
@@ -11,24 +12,23 @@ const PORT: &str = "8700";
 
 /// The server; it is killed when it is dropped.
 pub(super) struct Server {
-    address: SocketAddr,
+    port: Vacant,
     child: Option<Child>,
 }
 
 impl Server {
-    /// One that does not run yet, with a port that is free now.
+    /// One that does not run yet, with a port that is kept for it.
     pub(super) fn new() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        Self { address: listener.local_addr().expect("its address"), child: None }
+        Self { port: Vacant::take(), child: None }
     }
 
     /// The page's text with this server's port.
     pub(super) fn at_home(&self, text: &str) -> String {
-        text.replace(PORT, &self.address.port().to_string())
+        text.replace(PORT, &self.port.port().to_string())
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// Runs `python3 server.py`, and waits until it can be called.
@@ -40,7 +40,7 @@ impl Server {
         // It writes a line for each request.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("it starts"));
-        let address = self.address;
+        let address = self.address();
         poll("the page's server", || async move { TcpStream::connect(address).ok() }).await;
     }
 }

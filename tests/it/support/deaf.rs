@@ -1,4 +1,4 @@
-//! A listener whose queue is full: who connects hears nothing.
+//! Ports without a server: a listener whose queue is full, so that who connects hears nothing, and none at all.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
@@ -29,5 +29,27 @@ impl Deaf {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// A loopback port at which nobody listens. It stays taken, so that no other test gets it meanwhile.
+pub(crate) struct Vacant(Socket);
+
+impl Vacant {
+    pub(crate) fn take() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        // Whoever names this very port, and sets this too, may listen there.
+        socket.set_reuse_address(true).expect("an option");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        socket.bind(&address.into()).expect("a free port");
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().expect("an address").as_socket().expect("IPv4")
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address().port()
     }
 }

@@ -119,6 +119,13 @@ class Calls(unittest.TestCase):
             self.assertRegex(str(caught.exception.call_id), "^call_")
             self.assertEqual(len(self.gateway.requests), 1)
 
+    def test_after_a_gateway_that_broke_nobody_knows(self) -> None:
+        error = {"code": "internal", "message": "it broke", "field": None, "request_id": "req_1"}
+        with self.assertRaises(AnswerLost) as caught:
+            self.one(answer(500, {"error": error}))
+        self.assertRegex(str(caught.exception.call_id), "^call_")
+        self.assertIn("req_1", str(caught.exception))
+
     def test_a_gateway_that_says_nothing_or_drips_is_left_in_time(self) -> None:
         for script in [silence, drip]:
             with Fixture(script) as gateway:
@@ -136,6 +143,7 @@ class Calls(unittest.TestCase):
             answer(302, b"", {"location": "http://127.0.0.1:1/"}),
             answer(502, b"<html>"),
             answer(500, {"error": "no"}),
+            answer(504, {"error": {"code": 504, "message": "of a proxy in between"}}),
             answer(200, b"[" * 100_000),
         ]:
             with self.assertRaises(UnexpectedAnswer):
@@ -148,13 +156,20 @@ class Calls(unittest.TestCase):
         self.one(answer(200, outcome(padding="x" * 3000)), max_answer_bytes=4096)
 
     def test_a_connection_that_cannot_be_made_is_tried_again(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
+        # It is bound and does not listen, so that nobody else gets the port meanwhile.
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
-        began = time.monotonic()
-        with self.assertRaises(NotConnected):
-            Client(f"http://127.0.0.1:{port}", connect_attempts=3).call("lookup_order", {})
+            began = time.monotonic()
+            with self.assertRaises(NotConnected):
+                Client(f"http://127.0.0.1:{port}", connect_attempts=3).call("lookup_order", {})
         # Two waits, of 0.1 s and 0.2 s at least.
         self.assertGreater(time.monotonic() - began, 0.25)
+
+    def test_a_host_that_is_no_name_is_not_connected_to(self) -> None:
+        for host in ["a..b", "x" * 70]:
+            with self.assertRaises(NotConnected):
+                Client(f"http://{host}:1").call("lookup_order", {})
 
     def test_a_unix_socket_is_spoken_to(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
 import { randomInt } from "node:crypto";
 import type { SecureContextOptions } from "node:tls";
-import { ApiError, UnexpectedAnswer } from "./errors.js";
+import { AnswerLost, ApiError, UnexpectedAnswer } from "./errors.js";
 import { isFinal, isRecord, readOutcome, refusedArguments, type Outcome } from "./outcome.js";
 import { pause, Transport, type Answer } from "./transport.js";
 
@@ -207,6 +207,11 @@ function expect(answer: Answer, statuses: readonly number[], callId: string | un
     throw new UnexpectedAnswer(`status ${answer.status}, which is no answer of a Sortie gateway`, callId);
   }
   const text = (name: string): string | null => (typeof error[name] === "string" ? (error[name] as string) : null);
+  if (answer.status === 500) {
+    // It took the request, and broke somewhere on the way.
+    const what = `${error["code"]}: ${error["message"]} (${text("request_id")})`;
+    throw new AnswerLost(`the gateway broke: ${what}`, callId);
+  }
   const after = answer.headers["retry-after"] ?? "";
   const retryAfterMs = /^[0-9]{1,6}$/.test(after) ? Number(after) * 1000 : null;
   throw new ApiError(answer.status, error["code"], error["message"], text("field"), text("request_id"), retryAfterMs);

@@ -12,7 +12,7 @@ export class SortieError extends Error {
 export class NotConnected extends SortieError {}
 
 /**
- * The request went out and no whole answer came back: the call may have taken effect.
+ * The request went out and no whole answer came back, or the gateway broke: the call may have taken effect.
  * `callId` names the call in the gateway's log; it is undefined where the request was no call.
  */
 export class AnswerLost extends SortieError {

@@ -120,6 +120,14 @@ test("nothing is sent again", async () => {
   }
 });
 
+test("after a gateway that broke nobody knows", async () => {
+  const error = { code: "internal", message: "it broke", field: null, request_id: "req_1" };
+  const [caught] = await broken(answer(500, { error }));
+  assert(caught instanceof AnswerLost && !(caught instanceof ApiError), String(caught));
+  assert.match(String(caught.callId), /^call_/);
+  assert.match(caught.message, /req_1/);
+});
+
 test("a gateway that says nothing or drips is left in time", async () => {
   for (const script of [silence, drip]) {
     await withGateway([script], async (url) => {
@@ -139,6 +147,7 @@ test("answers of others are told apart", async () => {
     answer(302, "", { location: "http://127.0.0.1:1/" }),
     answer(502, "<html>"),
     answer(500, { error: "no" }),
+    answer(504, { error: { code: 504, message: "of a proxy in between" } }),
     answer(200, "[".repeat(100_000)),
   ]) {
     const [caught, requests] = await broken(script);
@@ -156,12 +165,14 @@ test("an answer is bounded", async () => {
 });
 
 test("a connection that cannot be made is tried again", async () => {
-  let gone = "";
-  await withGateway([], async (url) => (gone = url));
+  // No port: somebody else could get one that was free meanwhile.
+  const folder = await mkdtemp(join(tmpdir(), "sortie-"));
+  const client = new Client({ url: `unix://${folder}/nobody.sock`, connectAttempts: 3 });
   const began = performance.now();
-  await assert.rejects(new Client({ url: gone, connectAttempts: 3 }).call("lookup_order", {}), NotConnected);
+  await assert.rejects(client.call("lookup_order", {}), NotConnected);
   // Two waits, of 0.1 s and 0.2 s at least.
   assert(performance.now() - began > 250);
+  await rm(folder, { recursive: true });
 });
 
 test("a Unix socket is spoken to", async () => {

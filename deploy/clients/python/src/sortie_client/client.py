@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, overload
 from urllib.parse import quote
 
-from .errors import ApiError, UnexpectedAnswer
+from .errors import AnswerLost, ApiError, UnexpectedAnswer
 from .outcome import Outcome, is_final, read_outcome, refused_arguments
 from .transport import Answer, Transport
 
@@ -236,11 +236,16 @@ def _expect(answer: Answer, statuses: tuple[int, ...], call_id: str | None) -> A
         return answer
     try:
         error = json.loads(answer.body)["error"]
-        code, message = str(error["code"]), str(error["message"])
+        code, message = error["code"], error["message"]
         field, request_id = error.get("field"), error.get("request_id")
+        if not (isinstance(code, str) and isinstance(message, str)):
+            raise TypeError("code and message are texts")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         what = f"status {answer.status}, which is no answer of a Sortie gateway"
         raise UnexpectedAnswer(what, call_id) from None
+    if answer.status == 500:
+        # It took the request, and broke somewhere on the way.
+        raise AnswerLost(f"the gateway broke: {code}: {message} ({request_id})", call_id)
     after = answer.headers.get("retry-after", "")
     wait = float(after) if re.fullmatch("[0-9]{1,6}", after) else None
     raise ApiError(answer.status, code, message, field, request_id, wait)

@@ -12,7 +12,7 @@ class NotConnected(SortieError):
 
 
 class AnswerLost(SortieError):
-    """The request went out and no whole answer came back: the call may have taken effect.
+    """The request went out and no whole answer came back, or the gateway broke: the call may have taken effect.
 
     ``call_id`` names the call in the gateway's log; it is None where the request was no call.
     """

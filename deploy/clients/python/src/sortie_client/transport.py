@@ -106,9 +106,11 @@ class Transport:
         while True:
             try:
                 return self._connect_once()
-            except OSError as error:
+            # A UnicodeError is a host that is no name.
+            except (OSError, UnicodeError) as error:
                 attempt += 1
-                if attempt >= self._connect_attempts or isinstance(error, ssl.SSLError):
+                lasts = isinstance(error, (ssl.SSLError, UnicodeError))
+                if attempt >= self._connect_attempts or lasts:
                     raise NotConnected(f"cannot connect to the gateway: {error}") from error
                 time.sleep(min(1.0, 0.1 * 2**attempt) * random.uniform(0.5, 1.0))
 
