@@ -41,7 +41,7 @@ async fn whatever_fails_each_call_has_one_outcome_that_is_true() {
     println!("soak: {length:?}, SORTIE_SOAK_SEED={seed}");
     let history = Arc::new(History::default());
     let peer = Peer::start(seed, &history).await;
-    let (gateway, _dns) = gateway(&peer).await;
+    let (gateway, _dns) = gateway(&peer, length).await;
 
     let until = Instant::now() + length;
     let usage = Usage::watch(&gateway, until);
@@ -69,7 +69,7 @@ async fn whatever_fails_each_call_has_one_outcome_that_is_true() {
 }
 
 /// A gateway with one tool of each kind at the peer.
-async fn gateway(peer: &Peer) -> (Gateway, DnsServer) {
+async fn gateway(peer: &Peer, length: Duration) -> (Gateway, DnsServer) {
     let mut fleet = Fleet::new().await.configure(|config| {
         config
             .set(
@@ -90,16 +90,17 @@ async fn gateway(peer: &Peer) -> (Gateway, DnsServer) {
         };
         fleet = fleet.at(tool.name, peer.port(), &url, shape);
     }
-    unsteady(&fleet.dns);
+    unsteady(&fleet.dns, length);
     (fleet.config.start().await, fleet.dns)
 }
 
-/// Names whose lookups fail now and then.
-fn unsteady(dns: &DnsServer) {
+/// Names whose lookups fail now and then, to the end of the run: without these failures more calls run at once.
+fn unsteady(dns: &DnsServer, length: Duration) {
+    let rounds = 50 + length.as_secs();
     for tool in TOOLS.iter().filter(|tool| tool.unsteady_name) {
         let good = || Answer::with_ttl(0, &["A 127.0.0.1"]);
         let mut answers = Vec::new();
-        for _ in 0..50 {
+        for _ in 0..rounds {
             answers.extend((0..57).map(|_| good()));
             answers.extend([
                 Answer::lines(&["SERVFAIL"]),
