@@ -34,6 +34,8 @@ use crate::telemetry::tool_metrics::ToolMetrics;
 pub const LONGEST_DEADLINE: Duration = Duration::from_secs(20 * 60);
 /// Contract: what the default deadline adds to attempts times timeout.
 const DEADLINE_SLACK: Duration = Duration::from_secs(15);
+/// Arguments of more bytes are judged aside: each condition of each policy may read all of them.
+const LARGE: usize = 64 * 1024;
 
 /// Runs calls on the current configuration.
 #[derive(Debug)]
@@ -151,6 +153,11 @@ impl Gateway {
         if let Some(tool) = known.filter(|tool| caller.may_call(tool.name.as_str())) {
             tool.name.as_str().clone_into(&mut call.tool);
             well_formed(tool, &call)?;
+        } else if known.is_none()
+            && let Some(name) = epoch.snapshot.unread_by_any_name(&call.tool)
+            && caller.may_call(name.as_str())
+        {
+            name.as_str().clone_into(&mut call.tool);
         }
         let presence = Presence::until(self.cut_off.clone());
         let ticket = self.in_flight.enter();
@@ -243,7 +250,8 @@ impl Gateway {
 
         // 3. The arguments fit its schema; only what was checked can be sent.
         let judge = || tool.arguments.check(&call.arguments);
-        let takes_long = tool.arguments.takes_long(&call.arguments);
+        let takes_long =
+            tool.arguments.takes_long(&call.arguments) || call.arguments.text().len() > LARGE;
         let judged = if takes_long { aside(judge) } else { judge() };
         let arguments = judged.map_err(|problems| {
             let text = schema::sentence(&problems);
@@ -251,7 +259,8 @@ impl Gateway {
         })?;
 
         // 4. The policies let it run.
-        let decision = rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
+        let decide = || rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
+        let decision = if takes_long { aside(decide) } else { decide() };
         self.metrics.policy(metrics, &decision);
         let refusal = approval::refusal(&decision);
         trail.decision = Some(decision);

@@ -121,6 +121,7 @@ kinds! {
     CallerEnd, "end of a key", Rule::More;
     CallerNames, "certificate that makes a caller", Rule::Narrows(glob_matches);
     CallerTools, "tools that a caller may call", Rule::Narrows(glob_matches);
+    CallersBefore, "entries that count before this one", Rule::Closes(is_same);
     CallsInFlight, "calls at the same time", Rule::More;
     Candidate, "policy that only watches", Rule::Neutral;
     ClientCertificates, "certificates that clients are asked for", Rule::Less;

@@ -170,7 +170,8 @@ fn compare_proxy(changes: &mut Changes, old: Option<&Proxy>, new: Option<&Proxy>
             let told = |proxy: Option<&Proxy>| {
                 Told::text(proxy.map_or("none".into(), |proxy| proxy.endpoint.to_string()))
             };
-            changes.compare(Kind::Setting, "egress.proxy.url", &told(old), &told(new));
+            // One that comes sees every call, one that goes no longer holds any back.
+            changes.compare(Kind::Proxy, "egress.proxy.url", &told(old), &told(new));
         }
     }
 }

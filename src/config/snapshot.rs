@@ -24,7 +24,7 @@ use crate::policy::approval::ToolPolicy;
 use crate::policy::authentication::Authentication;
 use crate::policy::breaker;
 use crate::policy::endpoint::Endpoint;
-use crate::policy::export::Exports;
+use crate::policy::export::{self, Exports};
 use crate::policy::identity::KeyDigest;
 use crate::policy::oauth2::TokenSource;
 use crate::policy::peer_name::NamePattern;
@@ -99,6 +99,12 @@ impl Snapshot {
     /// The tool of this name, or the one that providers know by it.
     pub fn tool_by_any_name(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tool(name).or_else(|| self.tools.get(self.exported.get(name)?))
+    }
+
+    /// The tool of a broken file that has this name, or that providers know by it.
+    pub fn unread_by_any_name(&self, name: &str) -> Option<&ToolName> {
+        let own = self.unread.get_key_value(name).map(|(tool, _)| tool);
+        own.or_else(|| self.unread.keys().find(|tool| export::name(tool.as_str()) == name))
     }
 
     /// Who answers for a tool, where that is known.

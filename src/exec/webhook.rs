@@ -293,7 +293,9 @@ fn still_lets(call: &ToolCall, before: &Snapshot, now: &Snapshot) -> bool {
     let is_let = |tool: &Arc<Tool>| {
         let agent = call.context.agent_id.as_deref();
         let decision = rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
-        tool.enabled && tool.unavailable.is_none() && approval::refusal(&decision).is_none()
+        let is_offered = now.agents.offers(agent, &call.tool);
+        let is_on = is_offered && tool.enabled && tool.unavailable.is_none();
+        is_on && approval::refusal(&decision).is_none()
     };
     now.proxy == before.proxy && now.tool(&call.tool).is_some_and(is_let)
 }
@@ -381,6 +383,7 @@ mod tests {
             let when = format!("[{{pointer: /amount, operator: greater_than, threshold: {over}}}]");
             format!("policies: [{{id: big, match: {{when: {when}}}, effect: deny}}],")
         };
+        check(["", "agents: [{id: other, tools: [one]}],"], LET, false);
         check(["", &rule(500)], LET, false);
         check(["", &rule(700)], LET, true);
         check([&one, &one], LET, true);

@@ -3,7 +3,9 @@
 //! Contract, section 6. Where a number was rounded when it was read, a condition holds if it holds for a neighbour of it:
 //! a model chooses the arguments, and digits that no double holds must not lead past a rule.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -146,7 +148,7 @@ impl Condition {
         let threshold = match operator {
             Operator::In | Operator::NotIn => Threshold::List(list(threshold)?),
             _ if !is_scalar(&threshold) => return Err(ConditionError::NoScalar(operator)),
-            _ if operator.is_relational() && Numeric::read(&threshold, &[]).is_none() => {
+            _ if operator.is_relational() && Side::threshold(&threshold).number.is_none() => {
                 return Err(ConditionError::NoNumber(operator));
             }
             _ => Threshold::One(threshold),
@@ -175,25 +177,23 @@ impl Condition {
 
     /// `None` where the two cannot be compared.
     fn compare(&self, value: &Value, rounded: &[Rounded]) -> Option<bool> {
-        let possible = |threshold: &Value| Possible::of(value, threshold, rounded);
+        // A model may send a megabyte: it is read once, however many thresholds there are.
+        let value = Side::new(value, &|double| rounded.iter().any(|one| one.double == double));
         let relation = |holds: fn(&Possible) -> bool| match &self.threshold {
-            Threshold::One(threshold) => Some(holds(&possible(threshold)?)),
+            Threshold::One(one) => Some(holds(&Possible::of(&value, &Side::threshold(one))?)),
             Threshold::List(_) => None,
         };
         let thresholds = match &self.threshold {
             Threshold::List(list) => list.as_slice(),
             Threshold::One(one) => std::slice::from_ref(one),
         };
+        let mut sides = thresholds.iter().map(Side::threshold);
         match self.operator {
-            Operator::Contains => Some(thresholds.iter().any(|one| contains(value, one, rounded))),
-            Operator::NotContains => {
-                Some(!thresholds.iter().any(|one| contains(value, one, rounded)))
-            }
-            Operator::Equals | Operator::In => {
-                Some(thresholds.iter().any(|one| equality(value, one, rounded).equal))
-            }
+            Operator::Contains => Some(sides.any(|one| contains(&value, &one, rounded))),
+            Operator::NotContains => Some(!sides.any(|one| contains(&value, &one, rounded))),
+            Operator::Equals | Operator::In => Some(sides.any(|one| equality(&value, &one).equal)),
             Operator::NotEquals | Operator::NotIn => {
-                Some(thresholds.iter().all(|one| equality(value, one, rounded).different))
+                Some(sides.all(|one| equality(&value, &one).different))
             }
             Operator::GreaterThan => relation(|found| found.greater),
             Operator::GreaterThanOrEqual => relation(|found| found.greater || found.equal),
@@ -245,14 +245,13 @@ struct Numeric {
 }
 
 impl Numeric {
-    /// A number, or a text that is one.
-    fn read(value: &Value, rounded: &[Rounded]) -> Option<Self> {
+    /// A number, or a text that is one; `is_rounded` knows the doubles that numbers were rounded to.
+    fn read(value: &Value, is_rounded: &dyn Fn(f64) -> bool) -> Option<Self> {
         let of_text;
         let (number, is_rounded) = match value {
             Value::Number(number) => {
-                let double = number.as_f64();
-                let is_rounded = rounded.iter().any(|one| Some(one.double) == double);
-                (number, is_rounded && !number.is_i64() && !number.is_u64())
+                let is_double = !number.is_i64() && !number.is_u64();
+                (number, is_double && number.as_f64().is_some_and(is_rounded))
             }
             // The parser would take white space around it.
             Value::String(text) if text.trim_ascii().len() == text.len() => {
@@ -280,8 +279,8 @@ struct Possible {
 
 impl Possible {
     /// `None` where one of them is no number.
-    fn of(value: &Value, threshold: &Value, rounded: &[Rounded]) -> Option<Self> {
-        let (value, threshold) = (Numeric::read(value, rounded)?, Numeric::read(threshold, &[])?);
+    fn of(value: &Side<'_>, threshold: &Side<'_>) -> Option<Self> {
+        let (value, threshold) = (value.number?, threshold.number?);
         if let (Some(value), Some(threshold)) = (value.whole, threshold.whole) {
             let order = value.cmp(&threshold);
             return Some(Self {
@@ -298,34 +297,65 @@ impl Possible {
     }
 }
 
+/// One of the two that are compared, as number and as text.
+struct Side<'v> {
+    value: &'v Value,
+    number: Option<Numeric>,
+    folded: OnceCell<String>,
+}
+
+impl<'v> Side<'v> {
+    fn new(value: &'v Value, is_rounded: &dyn Fn(f64) -> bool) -> Self {
+        Self { value, number: Numeric::read(value, is_rounded), folded: OnceCell::new() }
+    }
+
+    fn threshold(value: &'v Value) -> Self {
+        Self::new(value, &|_| false)
+    }
+
+    fn folded(&self) -> &str {
+        self.folded.get_or_init(|| match self.value {
+            Value::String(text) => folded(text),
+            other => folded(&other.to_string()),
+        })
+    }
+}
+
 struct Equality {
     equal: bool,
     different: bool,
 }
 
 /// By number where both are one, else by text in any letter case.
-fn equality(value: &Value, threshold: &Value, rounded: &[Rounded]) -> Equality {
-    if let Some(possible) = Possible::of(value, threshold, rounded) {
+fn equality(value: &Side<'_>, threshold: &Side<'_>) -> Equality {
+    if let Some(possible) = Possible::of(value, threshold) {
         return Equality { equal: possible.equal, different: possible.less || possible.greater };
     }
-    let equal = folded(value) == folded(threshold);
+    let equal = value.folded() == threshold.folded();
     Equality { equal, different: !equal }
 }
 
-fn contains(value: &Value, threshold: &Value, rounded: &[Rounded]) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(|item| equality(item, threshold, rounded).equal),
+fn contains(value: &Side<'_>, threshold: &Side<'_>, rounded: &[Rounded]) -> bool {
+    match value.value {
+        Value::Array(items) => {
+            // Zero has two signs and is one number.
+            let bits = |double: f64| (double + 0.0).to_bits();
+            let doubles: HashSet<u64> = rounded.iter().map(|one| bits(one.double)).collect();
+            let is_rounded = |double| doubles.contains(&bits(double));
+            items.iter().any(|item| equality(&Side::new(item, &is_rounded), threshold).equal)
+        }
         Value::Object(_) => false,
-        _ => folded(value).contains(&folded(threshold)),
+        _ => value.folded().contains(threshold.folded()),
     }
 }
 
-/// A value as text in lower case.
-fn folded(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.to_lowercase(),
-        other => other.to_string().to_lowercase(),
+/// A text in lower case. Each letter by itself: what a part of a text becomes is a part of what the text becomes.
+fn folded(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
     }
+    let letters = text.chars().flat_map(char::to_lowercase);
+    letters.map(|letter| if letter == 'ς' { 'σ' } else { letter }).collect()
 }
 
 #[cfg(test)]

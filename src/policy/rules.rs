@@ -82,7 +82,10 @@ pub fn decide(
     agent: Option<&str>,
     arguments: &Arguments,
 ) -> Decision {
-    let matching = || policies.iter().filter(|policy| policy.matches(agent, arguments));
+    let matching = |mode: Mode| {
+        let of_mode = policies.iter().filter(move |policy| policy.mode == mode);
+        of_mode.filter(|policy| policy.matches(agent, arguments))
+    };
     let mut decision = Decision {
         effect: own.effect,
         policy: PolicyName::Tool,
@@ -91,7 +94,7 @@ pub fn decide(
         shadow: Vec::new(),
     };
     let mut strictest: Option<&Policy> = None;
-    for policy in matching().filter(|policy| policy.mode == Mode::Enforce) {
+    for policy in matching(Mode::Enforce) {
         let rank = |policy: &Policy| (policy.effect, policy.priority);
         if strictest.is_none_or(|other| rank(policy) > rank(other)) {
             strictest = Some(policy);
@@ -118,7 +121,7 @@ pub fn decide(
             disagrees: candidate.effect.max(others) != decision.effect,
         });
     }
-    for policy in matching().filter(|policy| policy.mode == Mode::Shadow) {
+    for policy in matching(Mode::Shadow) {
         decision.shadow.push(ShadowRuling {
             policy: policy.name(),
             effect: policy.effect,

@@ -33,6 +33,7 @@ pub(super) fn compare(changes: &mut Changes, old: &Authentication, new: &Authent
     ) {
         compare_certificate(changes, &format!("auth.certs.{name}"), old, new);
     }
+    compare_order(changes, certificates, &new.certificates);
     for (name, old, new) in pairs(
         issuers.iter().map(|issuer| (&issuer.name, issuer)),
         new.issuers.iter().map(|issuer| (&issuer.name, issuer)),
@@ -82,6 +83,37 @@ fn compare_certificate(
     let (before, after) = (Told::items([name], "any"), Told::items([&new.name], "any"));
     changes.compare(Kind::CallerNames, format!("{path}.san"), &before, &after);
     compare_caller(changes, path, caller, &new.caller);
+}
+
+/// The first entry that holds a name counts: where one goes, moves back or holds fewer names, a later one that may do
+/// more gets what it held.
+fn compare_order(changes: &mut Changes, old: &[KnownCertificate], new: &[KnownCertificate]) {
+    let shadowing = |all: &[KnownCertificate], at: usize| -> Vec<String> {
+        let Some((entry, before)) = all.get(..=at).and_then(<[_]>::split_last) else {
+            return Vec::new();
+        };
+        let bounding = before.iter().filter(|other| !may_all(&other.caller, &entry.caller));
+        bounding.map(|other| format!("{} ({})", other.caller.name, other.name)).collect()
+    };
+    for (at, entry) in new.iter().enumerate() {
+        let name = &entry.caller.name;
+        let Some(was) = old.iter().position(|other| other.caller.name == *name) else { continue };
+        let (before, after) = (shadowing(old, was), shadowing(new, at));
+        let (before, after) = (Told::items(before, "none"), Told::items(after, "none"));
+        changes.compare(Kind::CallersBefore, format!("auth.certs.{name}"), &before, &after);
+    }
+}
+
+/// Whether one caller may do all that another may.
+fn may_all(one: &Caller, other: &Caller) -> bool {
+    fn hold(wide: &[Glob], narrow: &[Glob]) -> bool {
+        let held = |narrow: &Glob| wide.iter().any(|wide| wide.matches(narrow.as_str()));
+        wide.is_empty() || (!narrow.is_empty() && narrow.iter().all(held))
+    }
+    one.organisation == other.organisation
+        && other.scopes.iter().all(|scope| one.has(*scope))
+        && hold(&one.agents, &other.agents)
+        && hold(&one.tools, &other.tools)
 }
 
 fn compare_issuer(changes: &mut Changes, path: &str, old: Option<&Issuer>, new: Option<&Issuer>) {

@@ -1,10 +1,10 @@
 //! Who reaches Sortie: its listeners.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::config::change::{Changes, Kind, Told};
+use crate::config::change::{Changes, Direction, Kind, Told};
 use crate::config::snapshot::{AdminListener, ApiListener, Bind, Listeners, TelemetryListener};
 
 /// Compares the three.
@@ -12,8 +12,8 @@ pub(super) fn compare(changes: &mut Changes, old: &Listeners, new: &Listeners) {
     let Listeners { api, telemetry, admin } = old;
     compare_api(changes, api, &new.api);
     let TelemetryListener { address, max_connections } = telemetry;
-    let (before, after) = (exposure(*address), exposure(new.telemetry.address));
-    changes.compare(Kind::ListenAddress, "listeners.telemetry.address", &before, &after);
+    let (before, after) = (Bind::Tcp(*address), Bind::Tcp(new.telemetry.address));
+    compare_exposure(changes, "listeners.telemetry.address", &before, &after);
     let (before, after) = (count(*max_connections), count(new.telemetry.max_connections));
     changes.compare(Kind::ListenerLimit, "listeners.telemetry.max_connections", &before, &after);
     match (admin, &new.admin) {
@@ -92,11 +92,7 @@ fn compare_bind(changes: &mut Changes, path: &str, old: &Bind, new: &Bind) {
         let path = format!("{path}.mode");
         return changes.compare(Kind::SocketMode, path, &bits(*before), &bits(*after));
     }
-    let exposure = |bind: &Bind| match bind {
-        Bind::Tcp(address) => exposure(*address),
-        Bind::Unix { .. } => Told::number(0_u8, place(bind)),
-    };
-    changes.compare(Kind::ListenAddress, path, &exposure(old), &exposure(new));
+    compare_exposure(changes, path, old, new);
 }
 
 fn place(bind: &Bind) -> String {
@@ -117,17 +113,31 @@ fn bits(mode: u32) -> Told {
     Told::items(all, "nobody")
 }
 
-/// From whom an address can be reached: this machine, one network, all of them.
-fn exposure(address: SocketAddr) -> Told {
-    let ip = address.ip().to_canonical();
-    let rank = if ip.is_unspecified() {
-        3_u8
-    } else if ip.is_loopback() {
-        1
-    } else {
-        2
-    };
-    Told::number(rank, address)
+/// Compares from whom two places can be reached.
+fn compare_exposure(changes: &mut Changes, path: &str, old: &Bind, new: &Bind) {
+    let ip = |bind: &Bind| bind.address().map(|address| address.ip().to_canonical());
+    let (before, after) = (exposure(ip(old)), exposure(ip(new)));
+    let told = |rank: u8, bind: &Bind| Told::number(rank, place(bind));
+    let (told_old, told_new) = (told(before, old), told(after, new));
+    if before == NETWORK && after == NETWORK && ip(old) != ip(new) {
+        // Who is in another network nobody can tell.
+        let kind = Kind::ListenAddress;
+        return changes.note(kind, Direction::Looser, path, &told_old, &told_new);
+    }
+    changes.compare(Kind::ListenAddress, path, &told_old, &told_new);
+}
+
+/// The rank of an address that one network reaches.
+const NETWORK: u8 = 2;
+
+/// By how many an address is reached: by whom a socket's mode lets, by this machine, by one network, by all of them.
+fn exposure(ip: Option<IpAddr>) -> u8 {
+    match ip {
+        None => 0,
+        Some(ip) if ip.is_unspecified() => 3,
+        Some(ip) if ip.is_loopback() => 1,
+        Some(_) => NETWORK,
+    }
 }
 
 fn count(count: usize) -> Told {

@@ -18,6 +18,11 @@ pub(super) fn compare(changes: &mut Changes, old: &Value, new: &Value) {
         found
     };
     compare_places(changes, &outside(old), &outside(new));
+    let folder = |all: &Value| {
+        let folder = all.pointer("/secrets/dir").and_then(Value::as_str);
+        Told::text(folder.unwrap_or("none"))
+    };
+    changes.compare(Kind::Reference, "secrets.dir", &folder(old), &folder(new));
 }
 
 /// Compares the places of one tool, whose path this is.

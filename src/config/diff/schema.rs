@@ -31,12 +31,21 @@ const BELOW: &[&str] = &[
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords that turn what stands in them around.
-const TURNING: &[&str] = &["if", "not", "oneOf"];
+/// Keywords that turn what stands in them, or beside them, around.
+const TURNING: &[&str] = &["if", "maxContains", "not", "oneOf"];
+/// Keywords that mean what others elsewhere make of them.
+const FAR: &[&str] = &[
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
 
 /// Compares two schemas; `None` takes no arguments.
 pub(super) fn compare(changes: &mut Changes, path: &str, old: Option<&Value>, new: Option<&Value>) {
-    let mut walk = Walk { changes };
+    let mut walk = Walk { changes, far: [old, new].into_iter().flatten().any(reaches_far) };
     match (old, new) {
         (Some(old), Some(new)) => walk.schema(path, old, new),
         (None, None) => {}
@@ -51,10 +60,16 @@ pub(super) fn compare(changes: &mut Changes, path: &str, old: Option<&Value>, ne
 
 struct Walk<'c> {
     changes: &'c mut Changes,
+    /// Whether a bound in one place may open another one: then nobody can tell that anything is tighter.
+    far: bool,
 }
 
 impl Walk<'_> {
     fn note(&mut self, direction: Direction, path: &str, old: &str, new: &str) {
+        let direction = match direction {
+            Direction::Tighter if self.far => Direction::Looser,
+            direction => direction,
+        };
         self.changes.note(Kind::Arguments, direction, path, &Told::text(old), &Told::text(new));
     }
 
@@ -97,9 +112,9 @@ impl Walk<'_> {
                     let here = format!("{path}/{}", pointer_step(name));
                     match (old, new) {
                         (Some(old), Some(new)) => self.schema(&here, old, new),
-                        // Where others are not taken, a new one is one more; else it was free before.
+                        // Where others are bounded, a new one is free of that; else it was free before.
                         (None, _) => {
-                            let direction = if is_closed(old_all) {
+                            let direction = if bounds(old_all, "additionalProperties") {
                                 Direction::Looser
                             } else {
                                 Direction::Tighter
@@ -107,7 +122,8 @@ impl Walk<'_> {
                             self.note(direction, &here, "none", &brief(new));
                         }
                         (_, None) => {
-                            let direction = if is_closed(new_all) {
+                            let takes_others = new_all.contains_key("patternProperties");
+                            let direction = if is_closed(new_all) && !takes_others {
                                 Direction::Tighter
                             } else {
                                 Direction::Looser
@@ -138,12 +154,26 @@ impl Walk<'_> {
                     }
                 }
             }
+            // Of what holds fewer items, more of them may be there.
+            ("contains", Some(_), Some(_))
+                if [old_all, new_all].iter().any(|all| all.contains_key("maxContains")) =>
+            {
+                say(Direction::Looser);
+            }
+            // Without it one item must be there.
+            ("minContains", None, Some(new)) if new.as_f64().is_none_or(|least| least < 1.0) => {
+                say(Direction::Looser);
+            }
+            // What they hold is free of what the others are bound to.
+            ("patternProperties", None, Some(_)) if bounds(old_all, "additionalProperties") => {
+                say(Direction::Looser);
+            }
+            ("prefixItems", None, Some(_)) if bounds(old_all, "items") => say(Direction::Looser),
             (keyword, Some(old), Some(new)) if BELOW.contains(&keyword) => {
                 self.schema(path, old, new);
             }
             (keyword, None, Some(new)) if BELOW.contains(&keyword) => {
-                let same = *new == Value::Bool(true) || *new == Value::Object(Map::new());
-                say(if same { Direction::Neutral } else { Direction::Tighter });
+                say(if is_free(new) { Direction::Neutral } else { Direction::Tighter });
             }
             ("allOf" | "anyOf", Some(Value::Array(old)), Some(Value::Array(new)))
                 if old.len() == new.len() =>
@@ -165,8 +195,10 @@ impl Walk<'_> {
                 if bound.starts_with("max") || bound.starts_with("min") =>
             {
                 let (old, new) = (old.as_f64(), new.as_f64());
-                let grows = old.zip(new).is_none_or(|(old, new)| new > old);
-                let looser = grows == bound.starts_with("max");
+                // Two that are the same as doubles may differ.
+                let looser = old.zip(new).is_none_or(|(old, new)| {
+                    if bound.starts_with("max") { new >= old } else { new <= old }
+                });
                 say(if looser { Direction::Looser } else { Direction::Tighter });
             }
             (_, None, Some(_)) => say(Direction::Tighter),
@@ -179,9 +211,34 @@ impl Walk<'_> {
 
 /// Whether arguments that are not named are refused.
 fn is_closed(schema: &Map<String, Value>) -> bool {
-    ["additionalProperties", "unevaluatedProperties"]
-        .iter()
-        .any(|keyword| schema.get(*keyword) == Some(&Value::Bool(false)))
+    schema.get("additionalProperties") == Some(&Value::Bool(false))
+}
+
+/// Whether this keyword is there and says anything.
+fn bounds(schema: &Map<String, Value>, keyword: &str) -> bool {
+    schema.get(keyword).is_some_and(|value| !is_free(value))
+}
+
+/// Whether a schema takes anything.
+fn is_free(schema: &Value) -> bool {
+    *schema == Value::Bool(true) || *schema == Value::Object(Map::new())
+}
+
+/// Whether what one place of the schema says depends on what another one says.
+fn reaches_far(schema: &Value) -> bool {
+    let has = |keyword: &&str| names(schema, keyword);
+    FAR.iter().any(has) || (names(schema, "$ref") && TURNING.iter().any(has))
+}
+
+/// Whether there is such a key at any depth.
+fn names(schema: &Value, keyword: &str) -> bool {
+    match schema {
+        Value::Object(members) => {
+            members.contains_key(keyword) || members.values().any(|value| names(value, keyword))
+        }
+        Value::Array(items) => items.iter().any(|item| names(item, keyword)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// Whether something in the schema is turned around, so that less inside of it is more outside.

@@ -138,7 +138,8 @@ const CASES: &[Case] = {
         ("client_ca: {file: ca}", "client_ca: {file: cb}", &[(Looser, "listeners.api.tls.client_ca", Kind::Roots)]),
         ("authentication: {oauth2: {token_url: \"https://idp.example.com/token\", client_id: a, client_secret: {file: o1}, scope: read}}", "authentication: {bearer: {file: b1}}",
             &[(Neutral, "tools.orders_find.authentication", Kind::Authentication), (Neutral, "tools.orders_find.authentication.bearer", Kind::Reference),
-            (Neutral, "tools.orders_find.authentication.oauth2.client_secret", Kind::Reference)]),
+            (Neutral, "tools.orders_find.authentication.oauth2.client_secret", Kind::Reference),
+            (Tighter, "tools.orders_find.authentication.oauth2.token_url", Kind::TokenTarget)]),
         (r#"telemetry: {address: "127.0.0.1:9477"}"#, r#"telemetry: {address: "127.0.0.1:9477", max_connections: 9}"#, &[(Tighter, "listeners.telemetry.max_connections", Kind::ListenerLimit)]),
         (r#"mode: "0600""#, r#"mode: "0660""#, &[(Looser, "listeners.admin.mode", Kind::SocketMode)]),
         ("/run/a.sock", "/run/b.sock", &[(Neutral, "listeners.admin.unix.path", Kind::Setting)]),
@@ -169,10 +170,12 @@ const CASES: &[Case] = {
         (r#"min_version: "1.3""#, r#"min_version: "1.2""#, &[(Looser, "egress.tls.min_version", Kind::TlsVersion)]),
         ("roots: webpki", "roots: system", &[(Looser, "egress.tls.roots", Kind::Roots)]),
         ("mode: connect_ip", "mode: connect_name", &[(Looser, "egress.proxy.mode", Kind::ProxyMode)]),
+        ("  proxy: {url: \"http://proxy.example.com:3128\", mode: connect_ip}\n", "", &[(Looser, "egress.proxy.url", Kind::Proxy), (Neutral, "egress.proxy.mode", Kind::ProxyMode)]),
         ("proxy.example.com:3128", "proxy.example.com:3129", &[(Looser, "egress.proxy.url", Kind::Proxy)]),
         ("max_calls_in_flight: 100", "max_calls_in_flight: 200", &[(Looser, "limits.max_calls_in_flight", Kind::CallsInFlight)]),
         ("level: info", "level: debug", &[(Neutral, "logging.level", Kind::Setting)]),
         ("level: info", "level: info, format: text", &[(Neutral, "logging.format", Kind::Setting)]),
+        ("region: eu", "region: eu\nsecrets: {dir: /run/secrets}", &[(Neutral, "secrets.dir", Kind::Reference)]),
         ("region: eu", "region: us", &[(Neutral, "region", Kind::Setting)]),
         ("region: eu", "region: eu\nmetrics: {per_tool: false}", &[(Neutral, "metrics.per_tool", Kind::Setting)]),
         ("attempts: 2", "attempts: 3", &[(Looser, "profiles.own.retry.attempts", Kind::Attempts)]),
@@ -288,6 +291,44 @@ fn tls_and_authentication_that_are_taken_off_are_looser() {
     assert!(paths(plain, &tls).iter().all(|(direction, _)| *direction != Direction::Looser));
 }
 
+/// Whether anything got looser, and whether the way back does.
+#[track_caller]
+fn check_looser(old: &str, new: &str, expected: (bool, bool)) {
+    let (old, new) = (snapshot(old), snapshot(new));
+    let looser =
+        |old, new| compare(old, new).iter().any(|change| change.direction == Direction::Looser);
+    assert_eq!((looser(&old, &new), looser(&new, &old)), expected, "{:#?}", compare(&old, &new));
+}
+
+#[test]
+fn a_certificate_that_falls_to_an_entry_that_may_more_is_looser() {
+    const NARROW: &str = "{name: narrow, san: a.example.com, scopes: [agent]}";
+    const WIDE: &str = "{name: wide, san: '*.example.com', scopes: [agent, 'agent:call']}";
+    const TLS: &str = "{cert: {file: c}, key: {file: k}, client_ca: {file: ca}}";
+    let with = |certs: &[&str]| {
+        let certs = certs.join(", ");
+        format!("version: 1\nauth: {{certs: [{certs}]}}\nlisteners: {{api: {{tls: {TLS}}}}}\n")
+    };
+    let both = with(&[NARROW, WIDE]);
+    check_looser(&both, &with(&[WIDE, NARROW]), (true, false));
+    check_looser(&both, &with(&[WIDE]), (true, true));
+    check_looser(&both, &with(&[&NARROW.replace("a.ex", "b.ex"), WIDE]), (true, true));
+    check_looser(&with(&[WIDE, NARROW]), &with(&[NARROW]), (false, true));
+}
+
+#[test]
+fn a_listener_in_another_network_is_looser() {
+    let at = |address: &str| {
+        let key = "{name: a, scopes: [agent], key: {file: a}}";
+        format!(
+            "version: 1\nauth: {{keys: [{key}]}}\nlisteners: {{api: {{address: '{address}'}}}}\n"
+        )
+    };
+    check_looser(&at("10.0.0.5:8477"), &at("203.0.113.5:8477"), (true, true));
+    check_looser(&at("10.0.0.5:8477"), &at("10.0.0.5:8478"), (false, false));
+    check_looser(&at("127.0.0.1:8477"), &at("127.0.0.2:8478"), (false, false));
+}
+
 #[test]
 fn an_unsigned_profile_is_looser_than_a_signed_one() {
     let tool = |more: &str| {
@@ -313,6 +354,7 @@ fn no_kind_is_out_of_reach() {
         .collect();
     // Seen in tests of their own.
     reached.extend([
+        Kind::CallersBefore,
         Kind::ClientCertificates,
         Kind::ListenerTls,
         Kind::NoAuthentication,

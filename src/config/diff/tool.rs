@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::change::{Changes, Kind, Told, pairs};
+use crate::config::change::{Changes, Direction, Kind, Told, pairs};
 use crate::config::diff::{policies, references, schema};
 use crate::config::snapshot::{Tool, ToolLimits, Unavailable};
 use crate::model::id::ToolName;
@@ -289,8 +289,19 @@ fn compare_written(at: &mut At<'_>, old: &Value, new: &Value) {
     };
     at.compare(Kind::Authentication, "authentication", way(old_own), way(new_own));
     let (before, after) = (&old_own["oauth2"], &new_own["oauth2"]);
+    let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
+    if before.is_object() != after.is_object() {
+        // The secret is sent to one more server, or to none.
+        let looser = after.is_object();
+        let direction = if looser { Direction::Looser } else { Direction::Tighter };
+        let told = |own: &Value| {
+            let url = Endpoint::parse(&text(&own["token_url"])).ok();
+            Told::text(url.map_or("none".into(), |url| address(&url)))
+        };
+        let path = format!("{}.authentication.oauth2.token_url", at.path);
+        at.changes.note(Kind::TokenTarget, direction, path, &told(before), &told(after));
+    }
     if before.is_object() && after.is_object() {
-        let text = |value: &Value| value.as_str().unwrap_or("none").to_owned();
         let key = |key: &str| format!("authentication.oauth2.{key}");
         let urls = [before, after].map(|own| Endpoint::parse(&text(&own["token_url"])).ok());
         if let [Some(before), Some(after)] = &urls {

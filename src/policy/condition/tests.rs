@@ -68,6 +68,12 @@ fn containment_is_of_texts_and_of_items() {
         ("[1.0]", json!(1), true),
         ("12345", json!(34), true),
         (r#"{"ell":1}"#, json!("ell"), false),
+        // The last letter of a word has a form of its own.
+        (r#""ΤΕΛΟΣ""#, json!("Σ"), true),
+        (r#""ΟΣΤΑ""#, json!("ΟΣ"), true),
+        (r#""τελος""#, json!("ΤΕΛΟΣ"), true),
+        ("[1, 100.00000000000000001]", json!(100), true),
+        ("[-1e-400]", json!(0), true),
     ] {
         check(value, Operator::Contains, threshold.clone(), expected);
         check(value, Operator::NotContains, threshold, !expected);

@@ -227,6 +227,18 @@ async fn the_main_file_is_all_or_nothing_and_so_is_everything_where_it_is_strict
 }
 
 #[tokio::test]
+async fn a_tool_of_a_broken_file_is_known_by_its_exported_name_too() {
+    let world = World::plain().await;
+    world.upstream.default(always());
+    let text = team(&world, "first", &["shop.get"]).replace("url: http", "uri: http");
+    let gateway = main(&world).file("tools.d/one.yaml", &text).start().await;
+    for name in ["shop.get", "shop_get"] {
+        is_unread(&world, &gateway, name).await;
+    }
+    gateway.finish().await;
+}
+
+#[tokio::test]
 async fn the_operator_sees_the_tools_of_all_files() {
     let world = World::plain().await;
     let inline = Tool::new("zero", &world.tool("zero").url());

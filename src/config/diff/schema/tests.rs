@@ -94,6 +94,51 @@ fn a_definition_that_may_be_turned_around_counts_as_looser() {
 }
 
 #[test]
+fn a_keyword_that_frees_from_another_one_is_looser() {
+    let looser = |old: Value, new: Value, path| check(old, new, &[(Direction::Looser, path)]);
+    let closed = json!({"properties": {"a": {}}, "additionalProperties": false});
+    let with = |schema: &Value, key: &str, value: Value| {
+        let mut schema = schema.clone();
+        schema[key] = value;
+        schema
+    };
+    looser(
+        closed.clone(),
+        with(&closed, "patternProperties", json!({"": {}})),
+        "/patternProperties",
+    );
+    let bound = json!({"additionalProperties": {"maximum": 5}});
+    looser(bound.clone(), with(&bound, "properties", json!({"a": {}})), "/properties/a");
+    let caught = json!({"properties": {"a": {"maximum": 5}}, "patternProperties": {"^a": {}}, "additionalProperties": false});
+    looser(caught.clone(), with(&caught, "properties", json!({})), "/properties/a");
+    let items = json!({"items": {"maximum": 5}});
+    looser(items.clone(), with(&items, "prefixItems", json!([{}])), "/prefixItems");
+    let contains = json!({"contains": {"const": 1}});
+    looser(contains.clone(), with(&contains, "minContains", json!(0)), "/minContains");
+    let few = json!({"contains": {}, "maxContains": 1});
+    looser(few.clone(), with(&few, "contains", json!({"const": 1})), "/contains");
+    let most = json!({"maximum": 9_007_199_254_740_992_u64});
+    looser(most.clone(), with(&most, "maximum", json!(9_007_199_254_740_993_u64)), "/maximum");
+}
+
+#[test]
+fn where_one_place_depends_on_another_nothing_is_tighter() {
+    let looser = |old: Value, new: Value, path| check(old, new, &[(Direction::Looser, path)]);
+    let branch = |properties: Value| json!({"unevaluatedProperties": false, "allOf": [{"properties": properties}]});
+    looser(branch(json!({})), branch(json!({"a": {}})), "/allOf/0/properties/a");
+    let turned =
+        |a: Value| json!({"properties": {"a": a, "b": {"not": {"$ref": "#/properties/a"}}}});
+    let (wide, narrow) = (json!({"maximum": 9}), json!({"maximum": 5}));
+    looser(turned(wide), turned(narrow), "/properties/a/maximum");
+    let defined = |a: Value| json!({"$defs": {"x": {"maximum": 5}}, "properties": {"a": a}});
+    let moved = json!({"$ref": "#/$defs/x", "$id": "https://a.example.com/", "$defs": {"x": {}}});
+    let mut changes = Changes::default();
+    let (old, new) = (defined(json!({"$ref": "#/$defs/x"})), defined(moved));
+    compare(&mut changes, "", Some(&old), Some(&new));
+    assert_eq!(changes.into_sorted()[0].direction, Direction::Looser);
+}
+
+#[test]
 fn arguments_where_there_were_none_are_looser() {
     let schema = json!({"type": "object"});
     let directions = |old: Option<&Value>, new: Option<&Value>| -> Vec<Direction> {

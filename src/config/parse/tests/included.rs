@@ -78,6 +78,25 @@ fn standing(snapshot: &Snapshot) -> Vec<(&str, Standing)> {
 }
 
 #[test]
+fn an_agent_s_tool_of_a_broken_file_is_no_mistake_of_the_main_file() {
+    let main = format!("{MAIN}agents: [{{id: shop, tools: [one, two]}}]\n");
+    let two = tools(&["two"]);
+    let found = load(&main, &[("d/a.yaml", Some("tools: [")), ("d/b.yaml", Some(&two))]);
+    assert_eq!(names(&found), (vec!["two"], vec![]));
+    assert!(found.agents.offers(Some("shop"), "one"));
+    let texts =
+        |found: &[Finding]| -> Vec<String> { found.iter().map(ToString::to_string).collect() };
+    let expected = "sortie.yaml:4:29: agents[0].tools[0]: there is no tool named `one`";
+    assert_eq!(texts(&found.warnings), [expected]);
+    // Its file may be gone as well, which is another team's matter too; `strict` makes it everybody's.
+    let gone = load(&main, &[("d/b.yaml", Some(&two))]);
+    assert_eq!(texts(&gone.warnings), [expected]);
+    let strict = format!("{main}strict: true\n");
+    let whole = load_after(&strict, &[("d/b.yaml", Some(&two))], None).expect_err("no `one`");
+    assert_eq!(texts(&whole.errors), [expected]);
+}
+
+#[test]
 fn an_included_file_speaks_for_its_tools() {
     let text = format!(
         "owner: shop\nrunbook: https://wiki.example.com/shop\n{}\n  - {{name: two, owner: own, \
