@@ -11,10 +11,12 @@ use crate::cli::exit::{OK, fail};
 use crate::clock::{Clock, SystemClock};
 use crate::config::leaf::Span;
 use crate::model::time::rfc3339;
-use crate::telemetry::line::one_line;
+use crate::telemetry::line::{one_line, printable};
 
 /// A longer line is no line of a call.
 const LONGEST_LINE: u64 = 1 << 20;
+/// Codes that are counted apart: more than there are.
+const MOST_CODES: usize = 100;
 
 /// Show finished calls, out of a gateway's log.
 ///
@@ -35,7 +37,7 @@ pub struct Arguments {
     /// The log; `-` is standard input
     #[arg(long, value_name = "FILE", default_value = "-")]
     log: PathBuf,
-    /// Print the lines as they are
+    /// Print the lines as they are, odd characters escaped
     #[arg(long)]
     json: bool,
 }
@@ -127,10 +129,9 @@ impl Arguments {
                     continue;
                 }
             };
-            *counts.by_code.entry(line.code.clone()).or_default() += 1;
-            let shown =
-                if self.json { [json_of(&bytes), b"\n"].concat() } else { line.row().into_bytes() };
-            out.write_all(&shown)?;
+            counts.add(&line.code);
+            let shown = if self.json { json_line(&bytes) } else { line.row() };
+            out.write_all(shown.as_bytes())?;
             out.flush()?;
         }
         if !self.json {
@@ -180,6 +181,12 @@ impl Line {
 }
 
 impl Counts {
+    /// Of a foreign log nobody knows how many codes it has.
+    fn add(&mut self, code: &str) {
+        let is_kept = self.by_code.len() < MOST_CODES || self.by_code.contains_key(code);
+        *self.by_code.entry(if is_kept { code } else { "other" }.to_owned()).or_default() += 1;
+    }
+
     fn summary(&self) -> String {
         let all: u64 = self.by_code.values().sum();
         let codes = self.by_code.iter().map(|(code, count)| format!("{count} {code}"));
@@ -196,6 +203,14 @@ impl Counts {
 fn json_of(line: &[u8]) -> &[u8] {
     let begin = line.iter().position(|byte| *byte == b'{').unwrap_or_default();
     line.get(begin..).unwrap_or_default()
+}
+
+/// The line for whoever reads JSON on a terminal: white space between the values is made plain, and within a text an odd
+/// character is escaped, which means the same.
+fn json_line(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(json_of(line).trim_ascii_end());
+    let text = text.replace(['\t', '\r', '\n'], " ");
+    printable(&text).into_owned() + "\n"
 }
 
 /// One line of the table. A tool's name is as it was asked for, so it may hold anything.
@@ -300,6 +315,21 @@ mod tests {
         let (mut out, mut counts) = (Vec::new(), Counts::default());
         arguments().tell(log.as_bytes(), &mut out, &mut counts).expect("memory");
         assert!(!out.contains(&0x1b), "{out:?}");
+        let log = format!("{}\r\n", OK_LINE.replace("call_1", "\u{9b}31m").replace(',', "\t,"));
+        let mut out = Vec::new();
+        let arguments = Arguments { json: true, ..arguments() };
+        arguments.tell(log.as_bytes(), &mut out, &mut counts).expect("memory");
+        let shown = String::from_utf8(out).expect("UTF-8");
+        assert!(!shown.trim_end().contains(char::is_control), "{shown:?}");
+        let value: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        assert_eq!(value["call_id"], "\u{9b}31m");
+    }
+
+    #[test]
+    fn a_foreign_log_does_not_grow_the_summary() {
+        let mut counts = Counts::default();
+        (0..MOST_CODES * 2).for_each(|n| counts.add(&n.to_string()));
+        assert_eq!((counts.by_code.len(), counts.by_code["other"]), (MOST_CODES + 1, 100));
     }
 
     #[test]

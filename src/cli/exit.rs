@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use crate::telemetry::line::printable;
+
 /// It worked.
 pub const OK: u8 = 0;
 /// It did not: invalid, refused, failed.
@@ -11,13 +13,14 @@ pub const USAGE: u8 = 2;
 /// It worked, and a tool's server accepts what it must not.
 pub const NOT_VERIFIED: u8 = 3;
 
-/// Prints a text, and gives the exit code: this one, or `FAILED` where it cannot be printed.
+/// Prints a text, and gives the exit code: this one, or `FAILED` where it cannot be printed. What could dress a terminal up
+/// is escaped, whoever said it.
 pub fn print(text: &str, code: u8) -> u8 {
     print_to(&mut io::stdout(), text, code)
 }
 
 fn print_to(out: &mut impl Write, text: &str, code: u8) -> u8 {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => code,
         // A reader that closed the pipe has seen enough; the code still tells.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => code,
@@ -27,9 +30,14 @@ fn print_to(out: &mut impl Write, text: &str, code: u8) -> u8 {
 
 /// Says on stderr what went wrong, and gives the exit code for it.
 pub fn fail(message: &str) -> u8 {
-    // Where stderr is closed, the code is all that can be told.
-    let _ = writeln!(io::stderr(), "sortie: {message}");
+    tell(&format!("sortie: {message}"));
     FAILED
+}
+
+/// Says on stderr what is worth to be known.
+pub fn tell(message: &str) {
+    // Where stderr is closed, the code is all that can be told.
+    let _ = writeln!(io::stderr(), "{}", printable(message));
 }
 
 #[cfg(test)]
@@ -57,5 +65,8 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(print_to(&mut out, "text\n", OK), OK);
         assert_eq!(out, b"text\n");
+        out.clear();
+        assert_eq!(print_to(&mut out, "\u{1b}]0;a\u{7}\u{9b}\n", OK), OK);
+        assert_eq!(out, b"\\u001b]0;a\\u0007\\u009b\n");
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::cli::exit::{FAILED, OK, USAGE, fail, print};
+use crate::cli::exit::{FAILED, OK, USAGE, fail, print, tell};
 use crate::config::draft::{Form, ImportError, Place, Terms};
 use crate::config::finding::Finding;
 use crate::config::import::{Imported, import};
@@ -99,13 +99,12 @@ pub fn run(arguments: &Arguments) -> u8 {
         Err(error) => return fail(&format!("{file}: {error}")),
     };
     for note in &notes {
-        // Where stderr is closed, the file is all that can be told.
-        let _ = writeln!(std::io::stderr(), "{file}: {}", one_line(&note.to_string()));
+        tell(&format!("{file}: {}", one_line(&note.to_string())));
     }
     if count == 0 {
         return fail(&format!("{file}: no tool could be carried over"));
     }
-    let _ = writeln!(std::io::stderr(), "{file}: {count} tools, {} notes", notes.len());
+    tell(&format!("{file}: {count} tools, {} notes", notes.len()));
     match &arguments.out {
         None => print(&yaml, OK),
         Some(out) => write(out, &yaml),

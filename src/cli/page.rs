@@ -55,7 +55,8 @@ pub fn without_secrets(exchange: &Exchange, secret: &[String]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Puts each member of a JSON object on a line of its own; the order and the values stay as they are.
+/// Puts each member of a JSON object on a line of its own; the order and the values stay as they are, and white space is
+/// made anew.
 pub fn unfold(json: &str) -> String {
     let (mut page, mut depth, mut in_string, mut escaped) = (String::new(), 0usize, false, false);
     for character in json.chars() {
@@ -66,6 +67,9 @@ pub fn unfold(json: &str) -> String {
             continue;
         }
         in_string = character == '"';
+        if character.is_ascii_whitespace() {
+            continue;
+        }
         if matches!(character, '}' | ']') {
             depth = depth.saturating_sub(1);
             if depth == 0 {
@@ -98,6 +102,7 @@ mod tests {
         let page =
             "{\n  \"id\": \"a,{\\\"b\",\n  \"error\": {\"code\": null},\n  \"attempts\": [1, 2]\n}";
         assert_eq!(unfold(json), page);
+        assert_eq!(unfold("{\"a\": {\r\n\t\"b\" : \" \"}}"), "{\n  \"a\": {\"b\": \" \"}\n}");
     }
 
     #[test]

@@ -298,6 +298,8 @@ fn own_profile(file: &Path) -> Result<(String, String), TryError> {
         document.text(name).map(str::to_owned)
     });
     let missing = || TryError::Invalid(format!("--profile: `{}` has no `name`", file.display()));
+    // A carriage return alone ends a line too: what follows it must not leave the section.
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let lines: String = text.lines().map(|line| format!("    {line}\n")).collect();
     Ok((name.ok_or_else(missing)?, format!("profiles:\n  -\n{lines}")))
 }

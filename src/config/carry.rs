@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::model::json::pointer_step;
 use crate::policy::schema::Dialect;
 
-/// Schemas that are visited: no tool has more, and a document may lead to more than anybody could wait for.
-const LARGEST: usize = 20_000;
+/// Schemas that are visited: the 64 KiB that a tool's schema may have hold no more, and a document may lead to more than
+/// anybody could wait for.
+const LARGEST: usize = 5_000;
 /// References are followed so deep where they are put in place.
 const DEEPEST: usize = 24;
 
 /// Something that could not be carried over as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Note {
     /// JSON pointer into the document.
     pub pointer: String,
@@ -26,6 +27,27 @@ impl Note {
     /// At this place.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
+    }
+}
+
+/// Notes in their order, each once.
+#[derive(Debug, Default)]
+pub struct Notes {
+    all: Vec<Note>,
+    known: HashSet<Note>,
+}
+
+impl Notes {
+    /// Takes a note that is not known yet.
+    pub fn push(&mut self, note: Note) {
+        if self.known.insert(note.clone()) {
+            self.all.push(note);
+        }
+    }
+
+    /// All of them.
+    pub fn into_vec(self) -> Vec<Note> {
+        self.all
     }
 }
 
@@ -73,7 +95,7 @@ pub fn carry(
     root: &Value,
     at: &str,
     dialect: Dialect,
-    notes: &mut Vec<Note>,
+    notes: &mut Notes,
 ) -> Option<Value> {
     let mut carrier = Carrier {
         root,
@@ -81,6 +103,7 @@ pub fn carry(
         notes,
         names: HashMap::new(),
         taken: HashSet::new(),
+        asked: HashMap::new(),
         waiting: Vec::new(),
         trail: Vec::new(),
         left: LARGEST,
@@ -104,10 +127,12 @@ pub fn carry(
 struct Carrier<'d> {
     root: &'d Value,
     dialect: Dialect,
-    notes: &'d mut Vec<Note>,
+    notes: &'d mut Notes,
     /// Names of definitions by pointer.
     names: HashMap<String, String>,
     taken: HashSet<String>,
+    /// How often a word was asked for as a name.
+    asked: HashMap<String, usize>,
     /// Definitions that have a name and are not carried yet.
     waiting: Vec<(String, String)>,
     /// The references on the way, where they are put in place.
@@ -118,10 +143,7 @@ struct Carrier<'d> {
 
 impl Carrier<'_> {
     fn note(&mut self, at: &str, message: impl Into<String>) {
-        let note = Note::new(at, message);
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+        self.notes.push(Note::new(at, message));
     }
 
     /// `None`: it is too large.
@@ -240,9 +262,9 @@ impl Carrier<'_> {
         let last: String = last.chars().map(|c| if fits(c) { c } else { '_' }).collect();
         let base = if last.is_empty() { "root".to_owned() } else { last };
         let mut name = base.clone();
-        let mut count = 1;
+        let count = self.asked.entry(base.clone()).or_insert(1);
         while !self.taken.insert(name.clone()) {
-            count += 1;
+            *count += 1;
             name = format!("{base}_{count}");
         }
         self.names.insert(pointer.to_owned(), name.clone());

@@ -7,7 +7,7 @@ mod repair;
 
 use serde_json::{Value, json};
 
-use crate::config::carry::Note;
+use crate::config::carry::{Note, Notes};
 use crate::config::context::{Environment, Source, SourceError};
 use crate::config::draft::{Draft, Form, ImportError, Place, Terms};
 use crate::config::emit;
@@ -32,7 +32,7 @@ pub struct Imported {
 
 /// Reads tools from a document.
 pub fn import(form: Form, document: &Value, terms: &Terms<'_>) -> Result<Imported, ImportError> {
-    let mut notes = Vec::new();
+    let mut notes = Notes::default();
     let drafts = match form {
         Form::Mcp => functions::mcp(document, &mut notes)?,
         Form::Openai => functions::openai(document, &mut notes)?,
@@ -52,7 +52,7 @@ pub fn import(form: Form, document: &Value, terms: &Terms<'_>) -> Result<Importe
     let tools: Vec<Value> = tools.into_iter().map(|(_, tool)| tool).collect();
     let mut yaml = format!("# Made by `sortie import {}`.\n", form.as_str());
     yaml.push_str(&emit::yaml(&[("tools", &Value::Array(tools))]));
-    Ok(Imported { yaml, count, notes })
+    Ok(Imported { yaml, count, notes: notes.into_vec() })
 }
 
 fn tool(
@@ -61,7 +61,7 @@ fn tool(
     document: &Value,
     terms: &Terms<'_>,
     names: &mut names::Names<'_>,
-    notes: &mut Vec<Note>,
+    notes: &mut Notes,
 ) -> Result<Value, String> {
     let profile = terms.profile;
     let parameters = match &draft.parameters {
@@ -96,7 +96,7 @@ fn tool(
 }
 
 /// A description of the length that a tool may have.
-fn description(text: &str, pointer: &str, notes: &mut Vec<Note>) -> String {
+fn description(text: &str, pointer: &str, notes: &mut Notes) -> String {
     let text = text.trim();
     let length = text.chars().count();
     if length > MAX_DESCRIPTION {
@@ -110,13 +110,18 @@ fn description(text: &str, pointer: &str, notes: &mut Vec<Note>) -> String {
 
 /// Leaves out what a configuration would refuse: whatever else was overlooked ends here. A URL may still need an entry of
 /// `egress.exceptions`, which stands in the main file.
-fn keep_valid(tools: &mut Vec<(String, Value)>, notes: &mut Vec<Note>) {
+fn keep_valid(tools: &mut Vec<(String, Value)>, notes: &mut Notes) {
     let lookup = |_: &Source| -> Result<Secret, SourceError> { Err(SourceError::Missing) };
     let environment = Environment::bare(&lookup, 0);
     let mut told = Vec::new();
     for _ in 0..ROUNDS {
-        let list: Vec<&Value> = tools.iter().map(|(_, tool)| tool).collect();
-        let text = json!({"version": 1, "auth": "none", "tools": list}).to_string();
+        let list: Vec<Value> = tools.iter().map(|(_, tool)| tool.clone()).collect();
+        // As it will be written: YAML takes fewer characters than JSON.
+        let text = emit::yaml(&[
+            ("version", &json!(1)),
+            ("auth", &json!("none")),
+            ("tools", &Value::Array(list)),
+        ]);
         let Err(found) = parse::parse("import", &text, &environment) else { return };
         let mut wrong: Vec<(usize, String)> = Vec::new();
         for error in found.errors {
@@ -129,9 +134,7 @@ fn keep_valid(tools: &mut Vec<(String, Value)>, notes: &mut Vec<Note>) {
                         pointer.unwrap_or_default(),
                         format!("its URL: {}", error.message),
                     );
-                    if !told.contains(&note) {
-                        told.push(note);
-                    }
+                    told.push(note);
                 }
                 Some((index, _)) => wrong.push((index, error.message)),
                 None => wrong.extend((0..tools.len()).map(|index| (index, error.message.clone()))),
@@ -152,7 +155,7 @@ fn keep_valid(tools: &mut Vec<(String, Value)>, notes: &mut Vec<Note>) {
         }
         told.clear();
     }
-    notes.append(&mut told);
+    told.into_iter().for_each(|note| notes.push(note));
 }
 
 #[cfg(test)]

@@ -27,6 +27,24 @@ pub fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(clean.into_bytes())
 }
 
+/// A text of several lines, for a terminal or a file: only line feeds and tabs stand in it as they are.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| is_odd(character) && !matches!(character, '\n' | '\t');
+    if !text.chars().any(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 64);
+    for character in text.chars() {
+        if is_escaped(character) {
+            // As above.
+            let _ = write!(clean, "\\u{:04x}", u32::from(character));
+        } else {
+            clean.push(character);
+        }
+    }
+    Cow::Owned(clean)
+}
+
 /// Control characters, what some readers take for a line's end, and what turns the direction of writing.
 fn is_odd(character: char) -> bool {
     character.is_control()
@@ -62,5 +80,11 @@ mod tests {
         check("\u{2028}\u{2029}\u{85}\u{7f}", "\\u2028\\u2029\\u0085\\u007f");
         check("{\"a\":\"\u{202e}\"}\n", "{\"a\":\"\\u202e\"}\n");
         assert_eq!(&one_line(b"\xff\n")[..], "\u{fffd}\n".as_bytes());
+    }
+
+    #[test]
+    fn a_text_keeps_its_lines_and_has_no_dress() {
+        assert_eq!(printable("a\tb\né\n"), "a\tb\né\n");
+        assert_eq!(printable("\u{1b}[31m\r\n\u{9b}\u{202e}"), "\\u001b[31m\\u000d\n\\u009b\\u202e");
     }
 }

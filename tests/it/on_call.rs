@@ -328,3 +328,35 @@ async fn status_names_the_file_that_is_broken_and_its_tools() {
     assert!(works.contains("  runbook   https://wiki.example.com/\n"), "{works}");
     gateway.finish().await;
 }
+
+/// What would dress a terminal up or turn it around, in a JSON text as a foreign server may send it.
+const ODD: &str =
+    "{\"version\":\"a\u{9b}31m\",\r\n\t\"hash\":\"\u{7f}\u{202e}\",\"tools\":{\"b\u{9b}c\":{}}}";
+
+#[track_caller]
+fn is_undressed(finished: &Finished) {
+    let printed = format!("{}{}", finished.stdout, finished.stderr);
+    let odd = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || c == '\u{202e}';
+    assert!(!printed.contains(odd), "{printed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_says_does_not_dress_the_terminal_up() {
+    let world = World::tls().await;
+    world.upstream.default(Script::always(answer(200, "application/json", ODD)));
+    let folder = world.config().tool(world.tool("lookup")).write();
+    let finished = call(&folder, "lookup", &["{}"]);
+    is_undressed(&finished);
+    assert_eq!(outcome(&finished, 0)["result"]["version"], "a\u{9b}31m");
+
+    let admin = Upstream::plain().await;
+    admin.default(Script::always(answer(200, "application/json", ODD)));
+    let place = format!("http://{}", admin.address());
+    for more in [&[][..], &["b\u{9b}c"], &["--json"], &["nothing"]] {
+        let arguments: Vec<&str> =
+            ["status", "--admin", &place].iter().chain(more).copied().collect();
+        let finished = command(&folder, &arguments, "");
+        assert_eq!(finished.code, Some(i32::from(more == ["nothing"])), "{finished:#?}");
+        is_undressed(&finished);
+    }
+}

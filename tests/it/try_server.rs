@@ -208,3 +208,44 @@ async fn what_is_typed_wrong_is_said_by_its_option() {
     usage(&["--profile", "plain-v1", "--tool", "No", "{}"], 1, "--tool: ");
     usage(&["--profile", "plain-v1"], 2, "ARGS");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_cannot_be_used_is_a_failed_call_and_an_accepted_one() {
+    let picture = Upstream::plain().await;
+    picture.default(Script::responding(|_| answer(200, "image/png", "a")));
+    let url = picture.url("127.0.0.1", "/");
+    let arguments = ["try", &url, "--profile", "plain-v1", "--allow-loopback", ARGUMENTS];
+    let finished = tokio::task::block_in_place(|| run(arguments, ""));
+    ended(&finished, 1, "The call failed, so nothing more was tried.");
+    let odd = Upstream::plain().await;
+    odd.default(Script::responding(|request| {
+        let right = signed_at(request, "X-Tool-Signature", SECRET).is_some_and(is_fresh);
+        if right { json(200) } else { answer(200, "image/png", "a") }
+    }));
+    let finished =
+        attempt(&odd.url("127.0.0.1", "/"), "envelope-v1", SECRET, &["--allow-loopback"]);
+    ended(&finished, 3, "ACCEPTED with 200: it must not be.");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_away_for_a_while_is_not_taken_for_one_that_verifies() {
+    let away = Upstream::plain().await;
+    away.default(Script::responding(|request| {
+        let right = signed_at(request, "X-Tool-Signature", SECRET).is_some_and(is_fresh);
+        json(if right { 200 } else { 503 })
+    }));
+    let finished =
+        attempt(&away.url("127.0.0.1", "/"), "envelope-v1", SECRET, &["--allow-loopback"]);
+    ended(&finished, 1, "whether the server verifies could not be told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_profile_s_file_is_a_profile_and_nothing_else() {
+    let files = Files::new();
+    let profile = files.write("a.yaml", "name: hub\rtools: []\r");
+    let profile = format!("@{profile}");
+    let arguments =
+        ["try", "https://shop.example.com/", "--profile", &profile, "--tool", "a", ARGUMENTS];
+    let finished = tokio::task::block_in_place(|| run(arguments, ""));
+    ended(&finished, 1, "profiles[0].tools: ");
+}

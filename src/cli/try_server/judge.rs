@@ -45,7 +45,9 @@ pub(super) enum Seen {
     Accepted(u16),
     /// Any other status that says something about the request.
     Refused(u16),
-    /// No status, or one that says to come later: why.
+    /// 2xx, and the rest of the answer cannot be used.
+    Unusable(u16),
+    /// No status, or one that says to come later or that somebody before the server gives: why.
     Untold(String),
 }
 
@@ -53,8 +55,11 @@ impl Seen {
     pub(super) fn of(outcome: &CallOutcome, failure: Option<&PastFailure>) -> Self {
         let status = outcome.attempts.last().and_then(|attempt| attempt.http_status);
         match status {
-            Some(status @ 200..=299) => Self::Accepted(status),
-            Some(status @ (408 | 425 | 429)) => Self::Untold(format!("it answered {status}")),
+            Some(status @ 200..=299) if outcome.ended.is_ok() => Self::Accepted(status),
+            Some(status @ 200..=299) => Self::Unusable(status),
+            Some(status @ (408 | 425 | 429 | 502..=504)) => {
+                Self::Untold(format!("it answered {status}"))
+            }
             Some(status) => Self::Refused(status),
             None => {
                 let reason = failure.and_then(|failure| failure.reason.clone());
@@ -74,7 +79,9 @@ impl Seen {
                 format!("FAILED: {} ({why})", failure.message)
             }
             (Probe::Good, _, Err(failure)) => format!("FAILED: {}", failure.message),
-            (_, Self::Accepted(status), _) => format!("ACCEPTED with {status}: it must not be."),
+            (_, Self::Accepted(status) | Self::Unusable(status), _) => {
+                format!("ACCEPTED with {status}: it must not be.")
+            }
             (_, Self::Refused(status @ (401 | 403)), _) => {
                 format!("Refused with {status}, as it should be.")
             }
@@ -106,7 +113,7 @@ pub(super) struct Verdict {
 /// What all answers say together. The call itself failed where only it was made and the profile wanted more.
 pub(super) fn verdict(signs: Signs, seen: &[(Probe, Seen)]) -> Verdict {
     let of = |probe| seen.iter().find(|(one, _)| *one == probe).map(|(_, seen)| seen);
-    let accepted = |probe| matches!(of(probe), Some(Seen::Accepted(_)));
+    let accepted = |probe| matches!(of(probe), Some(Seen::Accepted(_) | Seen::Unusable(_)));
     let say = |good, text: &str| Verdict { good, text: text.to_owned() };
     let called = matches!(of(Probe::Good), Some(Seen::Accepted(_)));
     if !called || seen.len() < Probe::of(signs).len() {

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::carry::Note;
+use crate::config::carry::{Note, Notes};
 use crate::config::draft::{Draft, ImportError};
 
 /// Reads a `tools` array, alone or in a request: functions in the form of either API.
-pub(super) fn openai(document: &Value, notes: &mut Vec<Note>) -> Result<Vec<Draft>, ImportError> {
+pub(super) fn openai(document: &Value, notes: &mut Notes) -> Result<Vec<Draft>, ImportError> {
     let expected = "an array of OpenAI's tools, or a request with `tools`";
     let (base, list) = list(document, &[""], "/tools", expected)?;
     let mut drafts = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn openai(document: &Value, notes: &mut Vec<Note>) -> Result<Vec<Draf
 }
 
 /// Reads the answer to `tools/list`, with or without its JSON-RPC frame.
-pub(super) fn mcp(document: &Value, notes: &mut Vec<Note>) -> Result<Vec<Draft>, ImportError> {
+pub(super) fn mcp(document: &Value, notes: &mut Notes) -> Result<Vec<Draft>, ImportError> {
     let expected = "the answer of an MCP server to `tools/list`";
     let (base, list) = list(document, &["", "/result"], "/tools", expected)?;
     let holder = base.strip_suffix("/tools").and_then(|holder| document.pointer(holder));
@@ -91,7 +91,7 @@ fn draft(
     pointer: String,
     parameters: Option<(Value, String)>,
     annotations: Map<String, Value>,
-    notes: &mut Vec<Note>,
+    notes: &mut Notes,
 ) -> Option<Draft> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::trim);
     let Some(name) = text("name") else {

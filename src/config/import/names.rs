@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::config::carry::Note;
+use crate::config::carry::{Note, Notes};
 use crate::config::tools::RESERVED;
 use crate::model::id::ToolName;
 use crate::policy::wire::WireProfile;
@@ -26,7 +26,7 @@ impl<'p> Names<'p> {
         &mut self,
         given: &str,
         pointer: &str,
-        notes: &mut Vec<Note>,
+        notes: &mut Notes,
     ) -> Result<String, String> {
         let name = if self.fits(given) { given.to_owned() } else { mapped(given) };
         if !self.fits(&name) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::carry::Note;
+use crate::config::carry::{Note, Notes};
 use crate::config::draft::{Draft, ImportError, Place, Terms};
 use crate::model::json::pointer_step;
 
@@ -14,7 +14,7 @@ const METHODS: &[&str] = &["delete", "get", "head", "options", "patch", "put", "
 pub(super) fn operations(
     document: &Value,
     terms: &Terms<'_>,
-    notes: &mut Vec<Note>,
+    notes: &mut Notes,
 ) -> Result<Vec<Draft>, ImportError> {
     let version = document.get("openapi").and_then(Value::as_str).unwrap_or_default();
     let paths = document.get("paths").and_then(Value::as_object);
@@ -112,8 +112,12 @@ impl<'d> Reader<'d> {
         item: &'d Value,
         operation: &'d Value,
         at: &str,
-        notes: &mut Vec<Note>,
+        notes: &mut Notes,
     ) -> Result<Draft, Left> {
+        // The host is somebody else's to say: nothing of a path may become a part of it.
+        if !path.starts_with('/') {
+            return Err(Left::Out("its path does not begin with `/`".into()));
+        }
         let body = operation.get("requestBody").map(|body| self.followed(body));
         let (media, schema) = body.and_then(json_schema).ok_or_else(|| {
             let kinds: Vec<&str> = body
@@ -166,7 +170,7 @@ impl<'d> Reader<'d> {
         item: &'d Value,
         operation: &'d Value,
         at: &str,
-        notes: &mut Vec<Note>,
+        notes: &mut Notes,
     ) -> Result<String, Left> {
         let given = |name: &str| {
             let found = self.terms.set.iter().find(|(known, _)| known == name);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::config::carry::{Note, carry};
+use crate::config::carry::{Note, Notes, carry};
 use crate::policy::schema::{ArgumentSchema, Dialect};
 
 /// Rounds of leaving words out; each leaves out at least one.
@@ -14,7 +14,7 @@ pub(super) fn carried(
     root: &Value,
     at: &str,
     dialect: Dialect,
-    notes: &mut Vec<Note>,
+    notes: &mut Notes,
 ) -> Result<Option<Value>, String> {
     let too_large = || "the schema of its arguments leads to too many others".to_owned();
     let mut carried = carry(schema, root, at, dialect, notes).ok_or_else(too_large)?;

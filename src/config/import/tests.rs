@@ -205,6 +205,44 @@ fn many_references_to_each_other_end() {
     assert!(last.contains("leads to too many others"), "{last}");
 }
 
+#[test]
+fn a_path_does_not_move_the_tool_to_another_host() {
+    let profile = shipped(false, Dialect::Full);
+    let operation = json!({"summary": "Does something for tests.",
+        "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}});
+    for path in [".evil.example.org/x", "@evil.example.org/x", ":8443/x", ""] {
+        let document = json!({"openapi": "3.0.0", "paths": {path: {"post": operation}}});
+        let base = Place::Base("https://a.example.com".into());
+        let imported = import(Form::Openapi, &document, &terms(&profile, base)).expect("imported");
+        assert_eq!(imported.count, 0, "{}", imported.yaml);
+        let said = notes(&imported).join("\n");
+        assert!(said.ends_with("left out: its path does not begin with `/`"), "{said}");
+    }
+}
+
+#[test]
+fn an_odd_character_costs_no_tool() {
+    let profile = shipped(false, Dialect::Full);
+    let odd = "Does \u{9b}31m \u{7f} \u{feff} things.";
+    let document = json!([{"name": "odd", "description": odd}, {"name": "even", "description": "Does things for tests."}]);
+    let base = Place::Base("https://a.example.com".into());
+    let imported = import(Form::Openai, &document, &terms(&profile, base)).expect("imported");
+    assert_eq!(imported.count, 2, "{:?}", imported.notes);
+    assert_eq!(tools(&imported)[0]["description"], odd);
+}
+
+#[test]
+fn as_many_notes_as_there_are_tools_are_no_burden() {
+    let profile = shipped(false, Dialect::Full);
+    let tool = |n: usize| json!({"name": format!("t{n}"), "parameters": {"properties": {"a": {"$ref": format!("x{n}")}}}});
+    let document: Value = (0..2000).map(tool).collect();
+    let base = Place::Base("http://a.example.com".into());
+    let imported = import(Form::Openai, &document, &terms(&profile, base)).expect("imported");
+    let all: std::collections::HashSet<String> = notes(&imported).into_iter().collect();
+    assert_eq!(all.len(), imported.notes.len());
+    assert!(all.len() >= 4000, "{}", all.len());
+}
+
 fn any_document() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
