@@ -48,7 +48,7 @@ pub struct RawMatch {
     pub tools: List<String>,
     /// Kinds of tools.
     pub kinds: List<RawKind>,
-    /// Names of agents, in which `*` stands for any run of characters; a call without an agent does not fit.
+    /// Names of agents, in which `*` stands for any run of characters; a call without an agent fits `*` alone.
     pub agents: List<String>,
     /// READ: tools that are annotated `read_only`; WRITE: the others.
     pub permission: Given<RawPermission>,

@@ -38,7 +38,7 @@ pub struct Policy {
     pub mode: Mode,
     /// The tools that it is about; empty: all.
     pub tools: Vec<Glob>,
-    /// The agents whose calls it is about; empty: any, also a call without one.
+    /// The agents whose calls it is about; empty: any. A call without one counts as one of an empty name, which `*` holds.
     pub agents: Vec<Glob>,
     /// The tools that it is about, by what they do; `None`: all.
     pub permission: Option<Permission>,
@@ -65,8 +65,8 @@ impl Policy {
 
     /// Whether it matches a call of a tool that it is about.
     pub fn matches(&self, agent: Option<&str>, arguments: &Arguments) -> bool {
-        let is_bound = |agent: &str| self.agents.iter().any(|glob| glob.matches(agent));
-        (self.agents.is_empty() || agent.is_some_and(is_bound))
+        let agent = agent.unwrap_or_default();
+        (self.agents.is_empty() || self.agents.iter().any(|glob| glob.matches(agent)))
             && self.when.iter().all(|condition| condition.holds(arguments))
     }
 

@@ -94,15 +94,14 @@ fn of_two_that_say_the_same_the_priority_gives_the_message() {
 }
 
 #[test]
-fn a_policy_of_agents_is_not_about_calls_without_one() {
-    let bound = Arc::new(Policy {
-        agents: vec![Glob::parse("*").expect("a glob")],
-        ..policy("a", Effect::Deny)
-    });
-    let of = |agent| {
+fn a_policy_of_every_agent_is_about_calls_without_one_too() {
+    let of = |glob: &str, agent| {
+        let agents = vec![Glob::parse(glob).expect("a glob")];
+        let bound = Arc::new(Policy { agents, ..policy("a", Effect::Deny) });
         decide(&own(Effect::Allow), std::slice::from_ref(&bound), agent, &arguments(1)).effect
     };
-    assert_eq!((of(Some("any")), of(None)), (Effect::Deny, Effect::Allow));
+    assert_eq!((of("*", Some("any")), of("*", None)), (Effect::Deny, Effect::Deny));
+    assert_eq!((of("a*", Some("any")), of("a*", None)), (Effect::Deny, Effect::Allow));
 }
 
 #[test]
