@@ -70,9 +70,12 @@ fn times(outcome: &Outcome, attempt: usize) -> (i64, i64) {
 async fn a_call_that_runs_waits_for_the_pause_before_it_tries_again() {
     let asked = Signal::new();
     let broken = Script::new().request().wait(&asked).send(answer(500, "", ""));
-    let fleet = Fleet::new()
-        .await
-        .configure(|config| config.set("/profiles", json!([eager_profile("eager-key", true)])));
+    // The server closes after each answer: of two calls at once, one must not be given the other's connection meanwhile.
+    let fleet = Fleet::new().await.configure(|config| {
+        config
+            .set("/profiles", json!([eager_profile("eager-key", true)]))
+            .set("/egress/pool", json!({"reuse": "never"}))
+    });
     let shape = |tool: Tool| tool.no_secret().profile("eager-key");
     let fine = Script::once(answer(200, "text/plain", "fine"));
     let (fleet, server) = fleet.plain("busy", fine, shape).await;
