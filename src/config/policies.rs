@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::config::caller::globs;
 use crate::config::context::Context;
 use crate::config::given::Given;
-use crate::config::raw_condition::{RawAbsent, RawCondition, RawOperator};
-use crate::config::raw_policy::{RawMatch, RawMode, RawPermission, RawPolicy};
+use crate::config::raw_condition::RawCondition;
+use crate::config::raw_policy::{RawMatch, RawPolicy};
 use crate::config::snapshot::Tool;
 use crate::config::yaml::NodeId;
 use crate::model::json;
 use crate::model::outcome::Effect;
-use crate::policy::condition::{Absent, Condition, ConditionError, Operator};
+use crate::policy::condition::{Absent, Condition, ConditionError};
 use crate::policy::rules::{Mode, Permission, Policy};
 
 /// Names of what is no policy of its own, in `decision.policy`.
@@ -136,16 +136,10 @@ fn policy<'g>(
     let texts: Vec<_> = when.iter().map(Condition::to_string).collect();
     let policy = Policy {
         id: id?.into(),
-        mode: match raw.mode.get() {
-            Some(RawMode::Shadow) => Mode::Shadow,
-            Some(RawMode::Enforce) | None => Mode::Enforce,
-        },
+        mode: raw.mode.get().copied().unwrap_or(Mode::Enforce),
         tools: globs(context, &matching.tools),
         agents: globs(context, &matching.agents),
-        permission: matching.permission.get().map(|permission| match permission {
-            RawPermission::Read => Permission::Read,
-            RawPermission::Write => Permission::Write,
-        }),
+        permission: matching.permission.get().copied(),
         rule: (!texts.is_empty()).then(|| texts.join(" and ").into()),
         when,
         effect: effect?,
@@ -199,13 +193,10 @@ fn condition(context: &Context<'_>, raw: &RawCondition, node: NodeId) -> Option<
     let operator = context.required(node, "operator", &raw.operator, "write one such as equals");
     let hint = "write what the value is compared with";
     let threshold = context.required(node, "threshold", &raw.threshold, hint);
-    let on_absent = raw.on_absent.get().map(|absent| match absent {
-        RawAbsent::Match => Absent::Match,
-        RawAbsent::Skip => Absent::Skip,
-    });
+    let on_absent = raw.on_absent.get().copied();
     let ((pointer, pointer_node), (operator, _), (threshold, threshold_node)) =
         (pointer?, operator?, threshold?);
-    let made = Condition::new(pointer, operator.operator(), threshold.clone(), on_absent);
+    let made = Condition::new(pointer, *operator, threshold.clone(), on_absent);
     let wrong = |error: ConditionError| {
         let node = match error {
             ConditionError::Pointer => pointer_node,
@@ -216,21 +207,4 @@ fn condition(context: &Context<'_>, raw: &RawCondition, node: NodeId) -> Option<
         context.report.error(node, error.to_string());
     };
     made.map_err(wrong).ok()
-}
-
-impl RawOperator {
-    fn operator(self) -> Operator {
-        match self {
-            Self::Contains => Operator::Contains,
-            Self::Equals => Operator::Equals,
-            Self::GreaterThan => Operator::GreaterThan,
-            Self::GreaterThanOrEqual => Operator::GreaterThanOrEqual,
-            Self::In => Operator::In,
-            Self::LessThan => Operator::LessThan,
-            Self::LessThanOrEqual => Operator::LessThanOrEqual,
-            Self::NotContains => Operator::NotContains,
-            Self::NotEquals => Operator::NotEquals,
-            Self::NotIn => Operator::NotIn,
-        }
-    }
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use crate::config::given::{Given, List};
 use crate::config::raw_condition::RawCondition;
 use crate::config::raw_tool::{RawEffect, RawKind};
+use crate::policy::rules::{Mode, Permission};
 
 /// One policy.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -15,7 +16,7 @@ pub struct RawPolicy {
     /// Its name, unique: a letter, then letters, digits, `-` and `_`, all lower case.
     pub id: Given<String>,
     /// enforce (default), or shadow: it changes nothing but `decision.shadow` and counters.
-    pub mode: Given<RawMode>,
+    pub mode: Given<Mode>,
     /// The calls that it is about; left out: all.
     #[serde(rename = "match")]
     pub matching: Given<RawMatch>,
@@ -30,16 +31,6 @@ pub struct RawPolicy {
     pub priority: Given<i64>,
 }
 
-/// `mode`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RawMode {
-    /// It is in force.
-    Enforce,
-    /// It only watches.
-    Shadow,
-}
-
 /// Which calls a policy is about: all of it must fit.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -51,18 +42,7 @@ pub struct RawMatch {
     /// Names of agents, in which `*` stands for any run of characters; a call without an agent fits `*` alone.
     pub agents: List<String>,
     /// READ: tools that are annotated `read_only`; WRITE: the others.
-    pub permission: Given<RawPermission>,
+    pub permission: Given<Permission>,
     /// What holds of the arguments, all of it.
     pub when: List<RawCondition>,
-}
-
-/// `match.permission`.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-pub enum RawPermission {
-    /// Annotated `read_only`.
-    #[serde(rename = "READ")]
-    Read,
-    /// The others.
-    #[serde(rename = "WRITE")]
-    Write,
 }

@@ -7,6 +7,8 @@ use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::model::call::Arguments;
@@ -20,7 +22,8 @@ const MAX_LIST: usize = 256;
 const MAX_POINTER: usize = 256;
 
 /// How a value is compared with a threshold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Operator {
     /// A text has it inside, a list has it as an item.
     Contains,
@@ -45,7 +48,8 @@ pub enum Operator {
 }
 
 /// What a condition says of arguments that do not have its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Absent {
     /// It holds.
     Match,

@@ -5,6 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use crate::model::call::Arguments;
 use crate::model::outcome::{Decision, Effect, PolicyName, ShadowRuling};
 use crate::policy::approval::ToolPolicy;
@@ -12,7 +15,8 @@ use crate::policy::condition::Condition;
 use crate::policy::identity::Glob;
 
 /// Whether a policy is in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// It is.
     Enforce,
@@ -21,7 +25,8 @@ pub enum Mode {
 }
 
 /// What a tool does to the world, by its annotations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Permission {
     /// `read_only`.
     Read,
