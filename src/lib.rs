@@ -2,6 +2,7 @@
 
 /// Floor 0: words that everybody uses.
 pub mod model {
+    pub mod approval;
     pub mod call;
     pub mod id;
     pub mod json;
@@ -136,6 +137,7 @@ pub mod net {
 pub mod clock;
 pub mod limits;
 pub mod source;
+pub mod store;
 /// Floor 3: what operators watch.
 pub mod telemetry {
     pub mod config_metrics;

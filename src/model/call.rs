@@ -49,7 +49,7 @@ pub struct EndUser {
 }
 
 /// Where a call comes from: it goes into the envelope and into the log, never into a label.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// The agent.
     pub agent_id: Option<String>,
@@ -57,6 +57,10 @@ pub struct CallContext {
     pub session_id: Option<String>,
     /// The turn of the conversation.
     pub turn_id: Option<String>,
+    /// Where the turn stands in the conversation: one more with each.
+    pub turn_index: Option<u32>,
+    /// Which round of calls of the reply it is, from 1.
+    pub round: Option<u32>,
     /// The person.
     pub end_user: Option<EndUser>,
     /// The run, for the Idempotency-Key.

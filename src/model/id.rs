@@ -13,6 +13,9 @@ pub const DEFAULT_ORGANISATION: &str = "default";
 /// Why a text is not the id or name that it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
+    /// Not an approval's id.
+    #[error("an approval's id is `ap_` and 16 letters and digits")]
+    ApprovalId,
     /// Not a call id.
     #[error("a call id is `call_` and 4 to 64 letters and digits")]
     CallId,
@@ -108,7 +111,7 @@ impl Token {
 }
 
 /// The first 32 hex digits of SHA-256 over `run_id LF step LF call_index` (contract, section 2).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
@@ -117,6 +120,12 @@ impl IdempotencyKey {
         let text = format!("{}\n{}\n{call_index}", run_id.as_str(), step.as_str());
         let digest = Sha256::digest(text.as_bytes());
         Self(hex(&digest[..16]))
+    }
+
+    /// Takes one that was derived before: 32 lower-case hex digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        fits.then(|| Self(text.to_owned()))
     }
 
     /// The key as text.

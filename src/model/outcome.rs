@@ -28,6 +28,47 @@ impl Status {
     }
 }
 
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It has ended.
+    Ended(Status),
+    /// Its request is out, or goes out now.
+    Running,
+    /// It waits for a person, or for its turn after their yes.
+    Waiting,
+}
+
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Ended(Status::Failed),
+        Self::Ended(Status::Refused),
+        Self::Ended(Status::Succeeded),
+        Self::Running,
+        Self::Waiting,
+    ];
+
+    /// The name on the wire: a call's `status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended(status) => status.as_str(),
+            Self::Running => "running",
+            Self::Waiting => "waiting_approval",
+        }
+    }
+
+    /// The phase of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == text)
+    }
+
+    /// Whether nothing more will happen.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+}
+
 /// What may have happened at the tool, from the surest to the least sure: a call is as unsure as its least sure attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sent {

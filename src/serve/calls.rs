@@ -125,14 +125,16 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
         ApiError::field(Some("arguments"), &pointer, &format!("`arguments`: {error}"))
     })?;
     fields.number("wait_ms", 0, LONGEST_WAIT_MS)?;
-    fields.number("round", 1, u64::from(u32::MAX))?;
-    fields.number("turn_index", 0, u64::from(u32::MAX))?;
+    let round = fields.number("round", 1, u64::from(u32::MAX))?;
+    let turn_index = fields.number("turn_index", 0, u64::from(u32::MAX))?;
     let longest = u64::try_from(LONGEST_DEADLINE.as_millis()).unwrap_or(u64::MAX);
     let call_index = fields.number("call_index", 0, u64::from(u32::MAX))?.unwrap_or(0);
     let context = CallContext {
         agent_id: fields.owned("agent_id", ID_BYTES)?,
         session_id: fields.owned("session_id", ID_BYTES)?,
         turn_id: fields.owned("turn_id", ID_BYTES)?,
+        turn_index: turn_index.and_then(|index| u32::try_from(index).ok()),
+        round: round.and_then(|round| u32::try_from(round).ok()),
         end_user: end_user(&fields)?,
         run_id: token(&fields, "run_id")?,
         step: token(&fields, "step")?,

@@ -156,6 +156,8 @@ pub fn renders(profile: &WireProfile, endpoint: &Endpoint, own: &[OwnHeader], ke
         agent_id: odd(),
         session_id: odd(),
         turn_id: odd(),
+        turn_index: Some(7),
+        round: Some(1),
         end_user: Some(EndUser { id: odd(), external_id: None }),
         run_id: token("run_\"7Hq\\2xV"),
         step: token("3"),

@@ -33,6 +33,8 @@ impl Call {
             agent_id: Some("support".into()),
             session_id: Some("s1".into()),
             turn_id: Some("t1".into()),
+            turn_index: None,
+            round: None,
             end_user: Some(EndUser {
                 id: Some("eu_7".into()),
                 external_id: Some("cust-77".into()),

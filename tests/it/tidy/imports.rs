@@ -13,6 +13,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("limits", 3),
     ("net", 3),
     ("source", 3),
+    ("store", 3),
     ("telemetry", 3),
     ("exec", 4),
     ("gateway", 5),
