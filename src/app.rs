@@ -2,6 +2,7 @@
 
 mod control;
 pub mod desk;
+mod keeping;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ use tokio::task::JoinHandle;
 
 use crate::app::control::Parts;
 use crate::clock::{Clock, SystemClock};
-use crate::config::snapshot::{Bind, Snapshot};
+use crate::config::listening::Bind;
+use crate::config::snapshot::Snapshot;
 use crate::exec::Flag;
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
@@ -31,6 +33,8 @@ use crate::serve::calls::ApiState;
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
 use crate::source::{self, Load, LoadError};
+use crate::store::StoreError;
+use crate::store::sqlite::OpenError;
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::Metrics;
@@ -54,6 +58,12 @@ pub enum StartError {
     /// What reaches the network cannot be built.
     #[error(transparent)]
     Network(#[from] NetworkError),
+    /// The file of calls and approvals cannot be used.
+    #[error("the storage cannot be used: {0}")]
+    Open(#[from] OpenError),
+    /// Calls and approvals cannot be kept.
+    #[error("the storage cannot be used: {0}")]
+    Store(StoreError),
 }
 
 /// A gateway that serves.
@@ -72,6 +82,8 @@ pub struct App {
     serving_admin: Option<JoinHandle<()>>,
     reaper: JoinHandle<()>,
     key_fetcher: JoinHandle<()>,
+    recording: JoinHandle<()>,
+    tending: JoinHandle<()>,
     reloader: Reloader,
     reloading: JoinHandle<()>,
     end: Flag,
@@ -140,9 +152,20 @@ impl App {
         reload.announce(&epoch, None, in_force.unreadable());
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
-        let gateway =
-            Gateway::new(in_use, webhook, limits, clock.clone(), metrics.clone(), log.clone());
+        let (memory, writer) =
+            keeping::open(&epoch.snapshot.storage.url, clock.clone(), metrics.clone()).await?;
+        let gateway = Gateway::new(
+            in_use,
+            webhook,
+            limits,
+            clock.clone(),
+            metrics.clone(),
+            log.clone(),
+            memory,
+        );
         let gateway = Arc::new(gateway);
+        // What an earlier process left is ended before anybody can ask for it.
+        gateway.recover().await.map_err(StartError::Store)?;
         let end = Flag::default();
         let readiness = Arc::new(Readiness::default());
         let parts = Arc::new(Parts {
@@ -204,6 +227,8 @@ impl App {
             )
         };
         let reaper = tokio::spawn(pool.clone().run_reaper());
+        let recording = tokio::spawn(writer.run());
+        let tending = tokio::spawn(gateway.clone().tend());
         let reloading = tokio::spawn(worker.run());
         readiness.set(true);
         tracing::info!("Ready.");
@@ -221,6 +246,8 @@ impl App {
             serving_admin,
             reaper,
             key_fetcher,
+            recording,
+            tending,
             reloader,
             reloading,
             end,
@@ -252,6 +279,8 @@ impl App {
         tracing::info!("Draining.");
         // What ends now takes no other configuration any more.
         self.reloading.abort();
+        self.tending.abort();
+        self.gateway.begin_nothing_more();
         let shutdown = self.gateway.epoch().snapshot.shutdown.clone();
         self.metrics.draining.set(1);
         if !shutdown.accept_for.is_zero() {
@@ -277,6 +306,8 @@ impl App {
             // Their outcomes are still told; a runtime that does not read its own must not hold the process.
             let _ = tokio::time::timeout(LAST_ANSWERS, finish).await;
         }
+        self.gateway.memory().recorder.flush().await;
+        self.recording.abort();
         self.key_fetcher.abort();
         self.reaper.abort();
         self.pool.close_all();

@@ -83,7 +83,7 @@ impl Flag {
     }
 
     /// Whether it has happened.
-    fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         self.0.up.load(Ordering::Acquire)
     }
 
@@ -104,13 +104,14 @@ impl Flag {
 #[derive(Debug, Clone, Default)]
 pub struct Presence {
     left: Flag,
+    taken_back: Flag,
     cut_off: Flag,
 }
 
 impl Presence {
     /// Of a call that ends when `cut_off` is raised, wherever it stands.
     pub fn until(cut_off: Flag) -> Self {
-        Self { left: Flag::default(), cut_off }
+        Self { left: Flag::default(), taken_back: Flag::default(), cut_off }
     }
 
     /// Says that nobody waits any more.
@@ -118,17 +119,25 @@ impl Presence {
         self.left.raise();
     }
 
+    /// Ends the call wherever it stands: the runtime takes it back.
+    pub fn take_back(&self) {
+        self.taken_back.raise();
+    }
+
     /// Waits until nobody waits any more.
     pub async fn gone(&self) {
         tokio::select! {
             () = self.left.raised() => {}
-            () = self.cut_off.raised() => {}
+            () = self.cut_off() => {}
         }
     }
 
-    /// Waits until the gateway can wait no more.
+    /// Waits until the call was taken back, or the gateway can wait no more.
     pub async fn cut_off(&self) {
-        self.cut_off.raised().await;
+        tokio::select! {
+            () = self.taken_back.raised() => {}
+            () = self.cut_off.raised() => {}
+        }
     }
 }
 

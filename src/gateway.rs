@@ -1,7 +1,16 @@
 //! The path of one call, readable top to bottom.
 
+mod decisions;
+mod dispatch;
 pub mod flight;
+mod follow;
+pub mod ledger;
 pub mod recent;
+mod record;
+mod replay;
+pub mod tending;
+pub mod told;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +23,25 @@ use crate::config::file::Unread;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
 use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
+use crate::gateway::ledger::{Ledger, Live};
 use crate::gateway::recent::Recent;
+use crate::gateway::told::{CallError, Told};
 use crate::limits::Limits;
+use crate::model::approval::Approval;
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{
-    AttemptRecord, CallOutcome, Decision, Failure, FailureCode, Success, ToolReference,
+    AttemptRecord, CallOutcome, Decision, Failure, FailureCode, Phase, Sent, Success, ToolReference,
 };
+use crate::model::outcome_text;
 use crate::net::epoch::Epoch;
 use crate::policy::approval;
 use crate::policy::identity::Caller;
 use crate::policy::rules;
 use crate::policy::schema;
+use crate::store::Store;
+use crate::store::recorder::Recorder;
+use crate::store::records::CallRecord;
 use crate::telemetry::log::{CallLine, LineCaller, LogSink};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::tool_metrics::ToolMetrics;
@@ -46,9 +62,26 @@ pub struct Gateway {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     log: LogSink,
+    memory: Memory,
+    ledger: Arc<Ledger>,
     in_flight: InFlight,
     recent: Recent,
     cut_off: Flag,
+    /// The gateway ends: what a person said yes to is left for the next one.
+    ending: Flag,
+    /// Grows whenever a waiting call changes in this process.
+    changes: watch::Sender<u64>,
+}
+
+/// What outlives a call.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// Where calls and approvals are kept.
+    pub store: Arc<dyn Store>,
+    /// Keeps finished calls, after their answer.
+    pub recorder: Recorder,
+    /// Who this process is among those that share the store.
+    pub instance: Arc<str>,
 }
 
 /// A request that is no call of this tool: the runtime's own mistake, told as an error of the API.
@@ -70,6 +103,35 @@ pub enum Malformed {
     UnlistedCredential(String),
 }
 
+/// One call on its way.
+struct Way<'a> {
+    epoch: &'a Epoch,
+    call: &'a ToolCall,
+    caller: &'a Caller,
+    presence: &'a Presence,
+    /// Its place among the open calls; a call at a desk has none and is not kept.
+    live: Option<&'a Live>,
+    /// The decision of a person on which it runs, and what is kept of it.
+    leave: Option<&'a Leave>,
+}
+
+impl Way<'_> {
+    fn not_now(&self, failure: Failure) -> Stop {
+        match self.leave {
+            Some(leave) if leave.is_patient => Stop::NotNow(failure),
+            _ => Stop::Ended(failure),
+        }
+    }
+}
+
+/// A person's yes, and the waiting call that it is about.
+struct Leave {
+    approval: Approval,
+    record: CallRecord,
+    /// Whether it waits for limits, places and the circuit.
+    is_patient: bool,
+}
+
 /// What is known about a call while it goes its way.
 #[derive(Default)]
 struct Trail {
@@ -88,6 +150,26 @@ struct Unsaid {
     reason: Option<String>,
 }
 
+/// Why a call does not reach its end here.
+enum Stop {
+    /// Its identity was taken meanwhile: whose it is has to be looked up again.
+    Again,
+    /// It failed or was refused.
+    Ended(Failure),
+    /// It runs on a person's yes, and limits or circuit do not let it run yet.
+    NotNow(Failure),
+    /// The request cannot be answered.
+    Error(CallError),
+    /// It waits for a person, or runs as the call that the person was asked about.
+    Told(Told),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Ended(failure)
+    }
+}
+
 impl Gateway {
     /// Puts a gateway together.
     pub fn new(
@@ -97,10 +179,26 @@ impl Gateway {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         log: LogSink,
+        memory: Memory,
     ) -> Self {
         let in_flight = InFlight::new(metrics.calls_in_flight.clone());
-        let (recent, cut_off) = (Recent::default(), Flag::default());
-        Self { epochs, webhook, limits, clock, metrics, log, in_flight, recent, cut_off }
+        let (recent, cut_off, ledger) = (Recent::default(), Flag::default(), Arc::default());
+        let (changes, _) = watch::channel(0);
+        Self {
+            epochs,
+            webhook,
+            limits,
+            clock,
+            metrics,
+            log,
+            memory,
+            ledger,
+            in_flight,
+            recent,
+            cut_off,
+            ending: Flag::default(),
+            changes,
+        }
     }
 
     /// The configuration in force.
@@ -123,6 +221,11 @@ impl Gateway {
         &self.recent
     }
 
+    /// What outlives a call.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     /// Lines of finished calls since the start, by what became of them.
     pub fn call_lines(&self) -> [(&'static str, u64); 2] {
         self.log.call_lines()
@@ -133,100 +236,136 @@ impl Gateway {
         self.in_flight.idle().await;
     }
 
+    /// Lets no call begin that waits for its turn: it stays approved, and the next process goes on with it.
+    pub fn begin_nothing_more(&self) {
+        self.ending.raise();
+    }
+
     /// Ends what still runs: `cancelled`, and with an open outcome where the tool has the request.
     pub fn cut_off(&self) {
         self.cut_off.raise();
     }
 
-    /// Runs one call to its end.
+    /// Runs one call, and tells it once it has ended, or waits for a person, or the runtime's patience is over.
     ///
     /// Dropping the returned future (the runtime hung up) does not undo what was sent: a call whose request is out goes
-    /// on in a task of its own and is logged; one that sent nothing yet stops.
+    /// on in a task of its own and is kept; one that sent nothing yet stops.
     pub async fn call(
         self: &Arc<Self>,
         epoch: Arc<Epoch>,
         caller: Arc<Caller>,
         mut call: ToolCall,
-    ) -> Result<CallOutcome, Malformed> {
-        let known = epoch.snapshot.tool_by_any_name(&call.tool);
-        // To a key that is not bound to it, a tool's other name is nobody's.
-        if let Some(tool) = known.filter(|tool| caller.may_call(tool.name.as_str())) {
-            tool.name.as_str().clone_into(&mut call.tool);
-            well_formed(tool, &call)?;
-        } else if known.is_none()
-            && let Some(name) = epoch.snapshot.unread_by_any_name(&call.tool)
-            && caller.may_call(name.as_str())
-        {
-            name.as_str().clone_into(&mut call.tool);
-        }
+    ) -> Result<Told, CallError> {
+        resolve_names(&epoch, &caller, &mut call)?;
+        let until = self.clock.now() + call.wait;
         let presence = Presence::until(self.cut_off.clone());
-        let ticket = self.in_flight.enter();
-        let gateway = self.clone();
-        let watched = presence.clone();
+        let is_held = hold(&caller, &mut call);
+        let created_at_ms = self.clock.unix_ms();
+        let live = Arc::new(Live::new(call, caller, created_at_ms, presence.clone()));
+        let (gateway, own) = (self.clone(), live.clone());
         let whole = async move {
-            let outcome = gateway.run(&epoch, &caller, call, &watched).await;
-            drop(ticket);
-            outcome
+            // Whoever may not call it learns nothing about calls either, and leaves nothing under their names.
+            if !is_held {
+                let outcome = gateway.run_unkept(&epoch, &own.caller, &own.call).await;
+                return Ok(Told {
+                    phase: Phase::Ended(outcome.status()),
+                    id: outcome.id.clone(),
+                    body: outcome_text::write(&outcome).into(),
+                });
+            }
+            gateway.answer(&epoch, own, until).await
         };
-        Ok(Outliving::new(Box::pin(whole), presence).await)
+        let mut outliving = Outliving::new(Box::pin(whole), presence);
+        match tokio::time::timeout_at(until, &mut outliving).await {
+            Ok(told) => told,
+            Err(_) => match self.running(&live) {
+                Some(told) => {
+                    outliving.go_on();
+                    Ok(told)
+                }
+                // It is not sent yet, or was asked for before and ends its own waiting now.
+                None => outliving.await,
+            },
+        }
+    }
+
+    /// Runs one call for whoever sits at this machine: it is not kept, and nobody is asked.
+    pub async fn call_at_desk(
+        self: &Arc<Self>,
+        epoch: Arc<Epoch>,
+        caller: Arc<Caller>,
+        mut call: ToolCall,
+    ) -> Result<CallOutcome, Malformed> {
+        resolve_names(&epoch, &caller, &mut call)?;
+        hold(&caller, &mut call);
+        Ok(self.run_unkept(&epoch, &caller, &call).await)
+    }
+
+    /// Runs a call that has no place among the open ones.
+    async fn run_unkept(
+        self: &Arc<Self>,
+        epoch: &Epoch,
+        caller: &Caller,
+        call: &ToolCall,
+    ) -> CallOutcome {
+        let presence = Presence::until(self.cut_off.clone());
+        let way = Way { epoch, call, caller, presence: &presence, live: None, leave: None };
+        let ended = self.run(&way, self.clock.unix_ms()).await;
+        ended
+            .unwrap_or_else(|_| unreachable!("without a place it neither waits nor binds anything"))
     }
 
     /// From the first check to the one exit.
-    async fn run(
-        &self,
-        epoch: &Epoch,
-        caller: &Caller,
-        mut call: ToolCall,
-        presence: &Presence,
-    ) -> CallOutcome {
+    async fn run(self: &Arc<Self>, way: &Way<'_>, created_at_ms: i64) -> Result<CallOutcome, Stop> {
         let began = self.clock.now();
-        let created_at_ms = self.clock.unix_ms();
-        let metrics = self.metrics.tool(&call.tool);
+        let metrics = self.metrics.tool(&way.call.tool);
         let mut trail = Trail::default();
-        let steps = self.steps(epoch, caller, &mut call, presence, &metrics, &mut trail);
+        let steps = self.steps(way, &metrics, &mut trail);
         let ended = Caught::new(steps).await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             tracing::error!(panic, "A call panicked.");
-            Err(Failure {
-                sent: crate::model::outcome::Sent::Unknown,
-                ..Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.")
-            })
+            let text = "The call failed inside the gateway.";
+            let failure = Failure::not_sent(FailureCode::Internal, text);
+            Err(Failure { sent: Sent::Unknown, ..failure }.into())
         });
-        let duration = self.clock.now().saturating_duration_since(began);
+        let ended = match ended {
+            Ok(success) => Ok(success),
+            Err(Stop::Ended(failure)) => Err(failure),
+            Err(stop) => return Err(stop),
+        };
         let outcome = CallOutcome {
-            id: call.id.clone(),
-            tool: call.tool.clone(),
+            id: way.call.id.clone(),
+            tool: way.call.tool.clone(),
             reference: trail.reference,
             decision: trail.decision,
+            approval: way.leave.map(|leave| Box::new(leave.approval.clone())),
             ended,
             attempts: trail.attempts,
             idempotency_key: trail.idempotency_key,
-            test: call.context.test,
+            test: way.call.context.test,
             created_at_ms,
             started_at_ms: trail.started_at_ms,
             finished_at_ms: self.clock.unix_ms(),
-            duration,
+            duration: self.clock.now().saturating_duration_since(began),
         };
-        self.finish(epoch, caller, &call, &metrics, &outcome, trail.unsaid);
-        outcome
+        self.finish(way, &metrics, &outcome, trail.unsaid);
+        Ok(outcome)
     }
 
-    /// The checks in their order, then the executor. Each step ends the call or hands on what the next one needs.
+    /// The checks in their order, then the executor. Each step ends the call or hands on what the next one needs. What a
+    /// person said yes to passes all of them once more, by the configuration of that moment.
     async fn steps(
-        &self,
-        epoch: &Epoch,
-        caller: &Caller,
-        call: &mut ToolCall,
-        presence: &Presence,
+        self: &Arc<Self>,
+        way: &Way<'_>,
         metrics: &ToolMetrics,
         trail: &mut Trail,
-    ) -> Result<Success, Failure> {
-        // 1. The key's bounds hold what the body claims.
-        let agent = caller.agent(call.context.agent_id.as_deref());
-        let agent = agent.ok().filter(|_| caller.may_call(&call.tool));
-        call.context.agent_id = agent.ok_or_else(|| {
-            Failure::not_sent(FailureCode::NotAllowedForKey, "This call is not allowed.")
-        })?;
+    ) -> Result<Success, Stop> {
+        let Way { epoch, call, caller, presence, .. } = *way;
+
+        // 1. The key's bounds hold what the body claims: looked at before the call was looked up.
+        if !bounds_hold(caller, call) {
+            return Err(not_allowed().into());
+        }
 
         // 2. The tool is known, the agent's, and turned on.
         let tool = epoch.snapshot.tool(&call.tool).ok_or_else(|| {
@@ -245,7 +384,7 @@ impl Gateway {
         };
         if let Some(code) = off {
             let text = format!("The tool \"{}\" is turned off.", tool.name);
-            return Err(Failure::not_sent(code, text));
+            return Err(Failure::not_sent(code, text).into());
         }
 
         // 3. The arguments fit its schema; only what was checked can be sent.
@@ -258,23 +397,29 @@ impl Gateway {
             Failure { problems, ..Failure::not_sent(FailureCode::InvalidArguments, text) }
         })?;
 
-        // 4. The policies let it run.
+        // 4. The policies let it run, or it is parked for a person.
         let decide = || rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
         let decision = if takes_long { aside(decide) } else { decide() };
-        self.metrics.policy(metrics, &decision);
-        let refusal = approval::refusal(&decision);
-        trail.decision = Some(decision);
-        if let Some(text) = refusal {
-            return Err(Failure::not_sent(FailureCode::Denied, text));
+        if way.leave.is_none() {
+            self.metrics.policy(metrics, &decision);
         }
+        let refusal = approval::refusal(&decision, way.live.is_some());
+        let decision = trail.decision.insert(decision);
+        if let Some(text) = refusal {
+            return Err(Failure::not_sent(FailureCode::Denied, text).into());
+        }
+        self.person(way, tool, decision).await?;
 
         // 5. Its secrets are there, and its exception has not ended.
         if let Some(reason) = &tool.unavailable {
-            return Err(Failure::not_sent(FailureCode::NotConfigured, reason.sentence()));
+            let text = reason.sentence();
+            return Err(Failure::not_sent(FailureCode::NotConfigured, text).into());
         }
 
-        // 6. It may be called now: pause, rate limits, places, circuit.
-        let permit = self.limits.admit(tool, caller, call)?;
+        // 6. It may be called now: pause, rate limits, places, circuit. From here on its identity is its own.
+        let permit =
+            self.limits.admit(tool, caller, call).map_err(|failure| way.not_now(failure))?;
+        self.begin(way, tool, decision).await?;
 
         // 7. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
         let bound = call.deadline.unwrap_or_else(|| default_deadline(tool)).min(LONGEST_DEADLINE);
@@ -295,33 +440,56 @@ impl Gateway {
         trail.idempotency_key = executed.idempotency_key;
         trail.unsaid = Unsaid { upstream: executed.upstream, reason: executed.reason };
         permit.settle(&executed.ended);
-        executed.ended
+        executed.ended.map_err(Stop::Ended)
     }
 
     /// The one exit of every outcome: metrics, what is remembered, and the call's log line.
-    fn finish(
-        &self,
-        epoch: &Epoch,
-        caller: &Caller,
-        call: &ToolCall,
-        metrics: &ToolMetrics,
-        outcome: &CallOutcome,
-        unsaid: Unsaid,
-    ) {
+    fn finish(&self, way: &Way<'_>, metrics: &ToolMetrics, outcome: &CallOutcome, unsaid: Unsaid) {
         self.metrics.finished(metrics, outcome);
         let own = outcome.duration.saturating_sub(unsaid.upstream);
         self.metrics.overhead.observe(own.as_secs_f64());
-        let snapshot = &epoch.snapshot;
+        let snapshot = &way.epoch.snapshot;
         self.recent.note(snapshot, outcome, unsaid.reason);
-        let owner = snapshot.owner(&call.tool);
         let line = LineCaller {
-            organisation: &caller.organisation,
-            key: &caller.name,
+            organisation: &way.caller.organisation,
+            key: &way.caller.name,
             region: snapshot.region.as_deref(),
-            owner,
+            owner: snapshot.owner(&way.call.tool),
         };
-        self.log.call(&CallLine::new(outcome, &call.context, line));
+        self.log.call(&CallLine::new(outcome, &way.call.context, line));
     }
+}
+
+/// The tool under the name that it has here, and what makes the request a call of it at all.
+fn resolve_names(epoch: &Epoch, caller: &Caller, call: &mut ToolCall) -> Result<(), Malformed> {
+    let known = epoch.snapshot.tool_by_any_name(&call.tool);
+    // To a key that is not bound to it, a tool's other name is nobody's.
+    if let Some(tool) = known.filter(|tool| caller.may_call(tool.name.as_str())) {
+        tool.name.as_str().clone_into(&mut call.tool);
+        well_formed(tool, call)?;
+    } else if known.is_none()
+        && let Some(name) = epoch.snapshot.unread_by_any_name(&call.tool)
+        && caller.may_call(name.as_str())
+    {
+        name.as_str().clone_into(&mut call.tool);
+    }
+    Ok(())
+}
+
+/// Fills the agent in where the key knows it; `false` where the call is outside the key's bounds.
+fn hold(caller: &Caller, call: &mut ToolCall) -> bool {
+    let agent = caller.agent(call.context.agent_id.as_deref());
+    let Ok(agent) = agent else { return false };
+    call.context.agent_id = agent;
+    caller.may_call(&call.tool)
+}
+
+fn bounds_hold(caller: &Caller, call: &ToolCall) -> bool {
+    caller.agent(call.context.agent_id.as_deref()).is_ok() && caller.may_call(&call.tool)
+}
+
+fn not_allowed() -> Failure {
+    Failure::not_sent(FailureCode::NotAllowedForKey, "This call is not allowed.")
 }
 
 fn well_formed(tool: &Tool, call: &ToolCall) -> Result<(), Malformed> {

@@ -4,12 +4,15 @@
 pub mod model {
     pub mod approval;
     pub mod call;
+    pub mod canonical;
     pub mod id;
     pub mod json;
     pub mod json_text;
     pub mod json_tree;
+    pub mod notice;
     pub mod number;
     pub mod outcome;
+    pub mod outcome_text;
     pub mod secret;
     pub mod time;
 }
@@ -36,6 +39,7 @@ pub mod policy {
     pub mod identity;
     pub mod issuer;
     pub mod jwk;
+    pub mod mail;
     pub mod names;
     pub mod oauth2;
     pub mod peer_name;
@@ -74,6 +78,7 @@ pub mod config {
     pub mod change;
     pub mod client_identity;
     pub mod context;
+    pub mod definition;
     pub mod diff;
     pub mod draft;
     pub mod egress;
@@ -85,12 +90,16 @@ pub mod config {
     pub mod included;
     pub mod issuers;
     pub mod json;
+    pub mod keeping;
     pub mod keys;
     pub mod leaf;
     pub mod limits;
     pub mod listeners;
+    pub mod listening;
     pub mod local;
     pub mod names;
+    pub mod notifications;
+    pub mod organisations;
     pub mod parse;
     pub mod policies;
     pub mod profile;
@@ -101,7 +110,9 @@ pub mod config {
     pub mod raw_condition;
     pub mod raw_egress;
     pub mod raw_limits;
+    pub mod raw_notify;
     pub mod raw_policy;
+    pub mod raw_store;
     pub mod raw_tool;
     pub mod read;
     pub mod redact;
@@ -109,6 +120,7 @@ pub mod config {
     pub mod serving;
     pub mod signing;
     pub mod snapshot;
+    pub mod storage;
     pub mod tools;
     pub mod yaml;
 }
@@ -150,6 +162,7 @@ pub mod telemetry {
     pub mod readings;
     pub mod tool_metrics;
     mod vectors;
+    pub mod waiting_metrics;
 }
 
 // Floor 4: something that can run a checked call.

@@ -63,7 +63,7 @@ pub enum ReloadResult {
         /// All that is wrong, each with its place.
         errors: Vec<String>,
     },
-    /// What was read is right, but a listener cannot change; the configuration before stays.
+    /// What was read is right, but a listener or the store cannot change; the configuration before stays.
     NeedsRestart {
         /// The keys that differ.
         what: Vec<&'static str>,
@@ -427,7 +427,8 @@ impl Look {
         secrets: HashMap<Source, Secret>,
     ) -> Ended {
         let before = &self.before.snapshot;
-        let what = before.listeners.changes(&snapshot.listeners);
+        let mut what = before.listeners.changes(&snapshot.listeners);
+        what.extend(before.storage.changes(&snapshot.storage));
         if !what.is_empty() {
             return Ended::Not(ReloadResult::NeedsRestart { what });
         }

@@ -9,10 +9,10 @@ pub mod calls;
 pub mod catalogue;
 mod crowd;
 pub mod http;
-pub mod outcome;
 mod pace;
 pub mod telemetry;
 mod tls;
+pub mod told;
 
 use std::convert::Infallible;
 use std::io;
@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
-use crate::config::snapshot::Bind;
+use crate::config::listening::Bind;
 use crate::gateway::Gateway;
 use crate::gateway::flight::Caught;
 use crate::net::serving::{Peer, ServerTls};

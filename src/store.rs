@@ -3,16 +3,20 @@
 //! Each method that writes is one transaction: all of it is kept, or nothing is.
 //! Calls, approvals and identities of one organisation are invisible to every other one.
 
+pub mod recorder;
 pub mod records;
+mod row;
+pub mod sqlite;
 
 use std::fmt;
 
 use crate::clock::BoxFuture;
+use crate::config::storage::Keep;
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus, DecidedBy};
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::records::{
-    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Keep, Notice, PolicyRecord,
-    ShadowCount, ShadowSample,
+    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
+    ShadowSample,
 };
 
 /// Why something was not kept or not found out.
@@ -67,6 +71,28 @@ pub struct Ruling {
     pub reason: Option<String>,
 }
 
+impl Ruling {
+    /// Whether an approval can still become this.
+    pub(in crate::store) fn is_open(&self, approval: &Approval) -> bool {
+        let by_somebody = match self.status {
+            ApprovalStatus::Approved | ApprovalStatus::Rejected => true,
+            ApprovalStatus::Cancelled
+            | ApprovalStatus::Expired
+            | ApprovalStatus::Pending
+            | ApprovalStatus::Void => false,
+        };
+        match approval.status {
+            ApprovalStatus::Pending => !by_somebody || self.at_ms < approval.expires_at_ms,
+            // What was said yes to and has not begun can still be taken back.
+            ApprovalStatus::Approved => !by_somebody && approval.used_at_ms.is_none(),
+            ApprovalStatus::Cancelled
+            | ApprovalStatus::Expired
+            | ApprovalStatus::Rejected
+            | ApprovalStatus::Void => false,
+        }
+    }
+}
+
 /// Where calls, approvals, policies, notices and the audit trail are kept.
 pub trait Store: Send + Sync {
     /// Whether other gateways use the same store. If so, an identity has to be bound there before anything is sent.
@@ -94,14 +120,15 @@ pub trait Store: Send + Sync {
     fn calls<'a>(&'a self, filter: &'a CallFilter) -> Stored<'a, Vec<CallRecord>>;
 
     /// Keeps calls as they are now, each in place of what was kept under its id. Nothing waits for it: a batch of calls
-    /// that ended or began lately. A record that is already final is never replaced by one that is not.
+    /// that ended or began lately. A record that is already final is never replaced by one that is not, and a bound final
+    /// one never by one that is not bound.
     fn write(&self, batch: Vec<CallRecord>) -> Stored<'_, ()>;
 
     /// Keeps a call that begins to run, unless its id or its identity is bound to another one.
     fn bind(&self, record: CallRecord) -> Stored<'_, Bound>;
 
     /// Keeps a call that begins to wait, its approval, and what people are told about it, unless its id or its identity
-    /// is bound to another call. A call that waits already is replaced, and may have decided approvals besides.
+    /// is bound to another call. A call that waits already is replaced; what was approved of it before counts as used.
     fn park(
         &self,
         record: CallRecord,
@@ -110,7 +137,8 @@ pub trait Store: Send + Sync {
     ) -> Stored<'_, Bound>;
 
     /// Decides on a pending approval, once: of two at the same instant one finds it closed. An approval that is past its
-    /// expiry can only become `Expired`, `Void` or `Cancelled`. With it the call is kept as it is now, where it is given.
+    /// expiry can only become `Expired`, `Void` or `Cancelled`; one that is approved and unused can still become that.
+    /// With it the call is kept as it is now, where it is given.
     fn decide(
         &self,
         ruling: Ruling,
@@ -118,8 +146,8 @@ pub trait Store: Send + Sync {
         notices: Vec<Notice>,
     ) -> Stored<'_, Decided>;
 
-    /// A waiting call begins to run on an approval that is approved, unused and not past its expiry: `true`, and the
-    /// record is kept. `false` where any of that does not hold any more, or where the call no longer waits.
+    /// A call begins to run on an approval that is approved, unused and not past its expiry: `true`, the approval is used,
+    /// and the record is kept. `false` where any of that does not hold any more, or where the call runs already.
     ///
     /// `at_ms` is when, in Unix milliseconds.
     fn start<'a>(
@@ -137,6 +165,9 @@ pub trait Store: Send + Sync {
         unused: Option<ApprovalId>,
         notices: Vec<Notice>,
     ) -> Stored<'_, ()>;
+
+    /// Lets the id and the identities of a finished call go: others may use them.
+    fn release<'a>(&'a self, organisation: &'a str, id: &'a CallId) -> Stored<'a, ()>;
 
     /// An approval with the arguments of its call, where these are kept.
     fn approval<'a>(

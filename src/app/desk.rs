@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::app::keeping;
 use crate::clock::Clock;
 use crate::config::snapshot::Snapshot;
 use crate::exec::webhook::WebhookExecutor;
@@ -17,6 +18,7 @@ use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::pool::Pool;
 use crate::net::tap::{Exchange, Tap};
 use crate::policy::identity::Caller;
+use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::telemetry::log::{LogSink, LogWriter};
 use crate::telemetry::metrics::Metrics;
 
@@ -29,6 +31,9 @@ pub enum DeskError {
     /// What reaches the network cannot be built.
     #[error(transparent)]
     Network(#[from] NetworkError),
+    /// Its memory cannot be made.
+    #[error(transparent)]
+    Store(#[from] OpenError),
 }
 
 /// Runs calls on one configuration. It says nothing by itself.
@@ -56,7 +61,10 @@ impl Desk {
             rand::random,
             epochs.clone(),
         ));
-        let gateway = Gateway::new(epochs, webhook, limits, clock, metrics, log);
+        // Nothing of these calls is kept.
+        let store = Arc::new(SqliteStore::memory()?);
+        let (memory, _) = keeping::memory(store, clock.clone(), metrics.clone());
+        let gateway = Gateway::new(epochs, webhook, limits, clock, metrics, log, memory);
         Ok(Self { gateway: Arc::new(gateway), tap, _writer: writer })
     }
 
@@ -68,7 +76,7 @@ impl Desk {
     /// Runs one call to its end, for whoever sits at this terminal.
     pub async fn call(&self, call: ToolCall) -> Result<CallOutcome, Malformed> {
         let caller = Arc::new(Caller::anonymous());
-        self.gateway.call(self.gateway.epoch(), caller, call).await
+        self.gateway.call_at_desk(self.gateway.epoch(), caller, call).await
     }
 
     /// What is remembered of a tool's calls.

@@ -10,7 +10,7 @@ use crate::cli::page::{raw, unfold, without_secrets};
 use crate::clock::SystemClock;
 use crate::config::snapshot::{Tool, Unavailable};
 use crate::model::outcome::CallOutcome;
-use crate::serve::outcome;
+use crate::model::outcome_text;
 use crate::source;
 
 /// Names of tools that are shown where one was not found.
@@ -95,7 +95,7 @@ fn show(arguments: &Arguments, desk: &Desk, outcome: &CallOutcome) -> u8 {
             page.push('\n');
         }
     }
-    let json = outcome::write(outcome);
+    let json = outcome_text::write(outcome);
     page.push_str(&unfold(&String::from_utf8_lossy(&json)));
     page.push('\n');
     let printed = print(&page, code);

@@ -279,9 +279,11 @@ fn policy(tool: &Tool) -> Policy {
     };
     let decision = Decision {
         effect: tool.policy.effect,
+        then_ask: false,
         policy: PolicyName::Tool,
         rule: None,
         message: None,
+        expires: None,
         shadow: Vec::new(),
     };
     let others = tool.policies.iter().map(|policy| {
@@ -297,7 +299,7 @@ fn policy(tool: &Tool) -> Policy {
         effect: tool.policy.effect.as_str(),
         from,
         shadow: tool.policy.candidate.as_ref().map(|candidate| candidate.effect.as_str()),
-        refusal: approval::refusal(&decision).map(Cow::into_owned),
+        refusal: approval::refusal(&decision, true).map(Cow::into_owned),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::cli::demo::folder::random_text;
-use crate::model::call::{Arguments, CallContext, ToolCall};
+use crate::model::call::{Arguments, CallContext, DEFAULT_WAIT, ToolCall};
 use crate::model::id::{CallId, IdError, Token};
 use crate::model::json::{self, JsonError};
 
@@ -100,10 +100,13 @@ pub fn call(tool: &str, arguments: Arguments, origin: &Origin<'_>) -> Result<Too
     };
     Ok(ToolCall {
         id: CallId::from_random(rand::random_iter::<[u8; 32]>().flatten()),
+        is_named: false,
         tool: tool.to_owned(),
         arguments,
         context,
         deadline: None,
+        wait: DEFAULT_WAIT,
+        resend: false,
         credentials: Vec::new(),
     })
 }

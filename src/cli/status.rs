@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::cli::client::{Ask, Place, ask};
 use crate::cli::exit::{OK, USAGE, fail, print};
 use crate::cli::sign::read_secret;
-use crate::config::snapshot::Bind;
+use crate::config::listening::Bind;
 use crate::model::secret::Secret;
 use crate::serve::admin::status::{FailureStatus, Status, ToolStatus};
 use crate::source;

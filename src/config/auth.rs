@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::config::caller::{RawCaller, caller};
 use crate::config::context::Context;
 use crate::config::given::{Given, OneOf};
+use crate::config::listening::{Bind, Listeners};
+use crate::config::organisations::Organisation;
 use crate::config::raw_auth::{RawAuth, RawCert, RawNoAuth};
-use crate::config::snapshot::{Bind, Listeners};
 use crate::config::yaml::NodeId;
 use crate::config::{issuers, keys};
 use crate::policy::address::EgressRules;
@@ -23,14 +24,16 @@ pub struct Surroundings<'a> {
     pub asks_for_certificates: bool,
     /// Which key sets may be fetched; `None` where the rules have errors.
     pub rules: Option<&'a EgressRules>,
+    /// Which organisations there are.
+    pub organisations: &'a [Organisation],
 }
 
 /// Compiles `auth`; `root` is where it should stand.
-pub fn authentication(
+pub fn authentication<'g>(
     context: &Context<'_>,
     root: NodeId,
-    given: &Given<OneOf<RawNoAuth, RawAuth>>,
-    around: &Surroundings<'_>,
+    given: &'g Given<OneOf<RawNoAuth, RawAuth>>,
+    around: &Surroundings<'g>,
 ) -> Authentication {
     let hint = "write `none` (loopback and Unix sockets only) or {keys: […]}";
     match context.required(root, "auth", given, hint) {
@@ -51,7 +54,12 @@ pub fn authentication(
     }
 }
 
-fn known(context: &Context<'_>, raw: &RawAuth, node: NodeId, around: &Surroundings<'_>) -> Known {
+fn known<'g>(
+    context: &Context<'_>,
+    raw: &'g RawAuth,
+    node: NodeId,
+    around: &Surroundings<'g>,
+) -> Known {
     let keys = raw.keys.get().map(Vec::as_slice).unwrap_or_default();
     let certs = raw.certs.get().map(Vec::as_slice).unwrap_or_default();
     let jwt = raw.jwt.get().map(Vec::as_slice).unwrap_or_default();
@@ -73,16 +81,16 @@ fn known(context: &Context<'_>, raw: &RawAuth, node: NodeId, around: &Surroundin
     }
     let mut names = HashSet::new();
     Known {
-        keys: keys::compile(context, keys, &mut names),
+        keys: keys::compile(context, keys, around.organisations, &mut names),
         certificates: certificates(context, certs, around, &mut names),
-        issuers: issuers::compile(context, jwt, around.rules),
+        issuers: issuers::compile(context, jwt, around.rules, around.organisations),
     }
 }
 
 fn certificates<'g>(
     context: &Context<'_>,
     list: &'g [Given<RawCert>],
-    around: &Surroundings<'_>,
+    around: &Surroundings<'g>,
     names: &mut HashSet<&'g str>,
 ) -> Vec<KnownCertificate> {
     let mut known = Vec::new();
@@ -96,6 +104,7 @@ fn certificates<'g>(
             proof: Proof::Certificate,
             name: &raw.name,
             organisation: &raw.organisation,
+            organisations: around.organisations,
             scopes: &raw.scopes,
             agents: &raw.agents,
             tools: &raw.tools,

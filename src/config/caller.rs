@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use crate::config::context::Context;
 use crate::config::given::Given;
+use crate::config::organisations::{Organisation, of_caller};
 use crate::config::raw_auth::RawScope;
 use crate::config::yaml::NodeId;
-use crate::model::id::DEFAULT_ORGANISATION;
 use crate::policy::identity::{Caller, Glob, Proof, Scope};
 
 /// A caller as it is written.
@@ -17,6 +17,8 @@ pub struct RawCaller<'g> {
     pub name: &'g Given<String>,
     /// `organisation`.
     pub organisation: &'g Given<String>,
+    /// Those that there are.
+    pub organisations: &'g [Organisation],
     /// `scopes`.
     pub scopes: &'g Given<Vec<Given<RawScope>>>,
     /// `agents`.
@@ -42,25 +44,15 @@ pub fn caller<'g>(
             context.report.error(node, format!("another {kind} is named `{name}` too"));
         }
     }
-    organisation(context, raw.organisation);
     let hint = "write for example [agent, \"agent:call\"]";
     let list = context.required(node, "scopes", raw.scopes, hint);
     Caller {
         name: name.map(|(name, _)| name.clone()).unwrap_or_default(),
         proof: raw.proof,
-        organisation: DEFAULT_ORGANISATION.into(),
+        organisation: of_caller(context, raw.organisations, node, raw.organisation),
         scopes: list.map(|(list, node)| scopes(context, list, node)).unwrap_or_default(),
         agents: globs(context, raw.agents),
         tools: globs(context, raw.tools),
-    }
-}
-
-/// Checks an organisation.
-pub fn organisation(context: &Context<'_>, given: &Given<String>) {
-    if let Some((organisation, node)) = given.found()
-        && organisation != DEFAULT_ORGANISATION
-    {
-        context.report.error(node, "must be `default`, this version knows no other organisation");
     }
 }
 

@@ -110,8 +110,10 @@ kinds! {
     AgentsListed, "whether agents are listed", Rule::Less;
     AllowedHosts, "hosts that may be called", Rule::Narrows(holds_host);
     Arguments, "what arguments may be", Rule::Judged;
+    AskFirst, "whether the person is asked too", Rule::Less;
     Attempts, "attempts of a call", Rule::More;
     Audiences, "audiences of tokens", Rule::Opens(is_same);
+    AuditTime, "how long it is known who decided", Rule::Less;
     Authentication, "how the server is told who calls", Rule::Neutral;
     Breaker, "pause of a tool that fails", Rule::Less;
     BreakerPause, "how long a failing tool is paused", Rule::Less;
@@ -123,6 +125,8 @@ kinds! {
     CallerTools, "tools that a caller may call", Rule::Narrows(glob_matches);
     CallersBefore, "entries that count before this one", Rule::Closes(is_same);
     CallsInFlight, "calls at the same time", Rule::More;
+    CallsInRound, "calls that a reply may make", Rule::More;
+    Capture, "what records of calls hold", Rule::More;
     Candidate, "policy that only watches", Rule::Neutral;
     ClientCertificates, "certificates that clients are asked for", Rule::Less;
     ClientNames, "clients that may connect", Rule::Narrows(glob_matches);
@@ -146,9 +150,11 @@ kinds! {
     ListenAddress, "who reaches a listener", Rule::More;
     ListenerLimit, "bound of a listener", Rule::More;
     ListenerTls, "TLS of a listener", Rule::Less;
+    MailTo, "who gets mail", Rule::Opens(is_same);
     MixedAnswers, "names with refused addresses", Rule::More;
     Nat64, "prefixes that carry IPv4", Rule::Other;
     NoAuthentication, "callers that are not told apart", Rule::More;
+    NotifyTarget, "where people are told", Rule::Other;
     Organisation, "organisation", Rule::Other;
     OwnAddresses, "own addresses, which are never called", Rule::Closes(is_same);
     Policy, "policy", Rule::Less;

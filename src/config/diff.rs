@@ -12,10 +12,12 @@ use crate::config::snapshot::{
 
 mod callers;
 mod egress;
+mod keeping;
 mod listeners;
 mod policies;
 mod references;
 mod schema;
+mod told;
 mod tool;
 
 /// Every difference; what is looser comes first.
@@ -35,6 +37,7 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
         files: _,
         agents,
         policies,
+        organisations,
         authentication,
         egress,
         listeners,
@@ -47,6 +50,10 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
         connect_timeout,
         pool,
         max_calls_in_flight,
+        rounds,
+        waiting,
+        storage,
+        notifications,
         proxy,
         shutdown,
         logging,
@@ -77,6 +84,12 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
     let count = |count: usize| Told::number(count, count);
     let (before, after) = (count(*max_calls_in_flight), count(new.max_calls_in_flight));
     changes.compare(Kind::CallsInFlight, "limits.max_calls_in_flight", &before, &after);
+    keeping::compare_rounds(&mut changes, *rounds, new.rounds);
+    keeping::compare_waiting(&mut changes, *waiting, new.waiting);
+    keeping::compare_storage(&mut changes, storage, &new.storage);
+    keeping::compare_written(&mut changes, redacted, &new.redacted);
+    told::compare_organisations(&mut changes, organisations, &new.organisations);
+    told::compare(&mut changes, notifications, &new.notifications);
     compare_proxy(&mut changes, proxy.as_ref(), new.proxy.as_ref());
     let mut setting = |path: &str, old: String, new: String| {
         changes.compare(Kind::Setting, path, &Told::text(old), &Told::text(new));

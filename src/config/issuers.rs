@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::config::caller::{organisation, scopes};
+use crate::config::caller::scopes;
 use crate::config::context::{Context, SecretProblem, Source};
 use crate::config::egress;
 use crate::config::given::{Entries, Given, OneOf};
 use crate::config::leaf::Verbatim;
+use crate::config::organisations::{Organisation, of_caller};
 use crate::config::raw_auth::{RawIssuer, RawKeySet, RawScopeMap};
 use crate::config::yaml::NodeId;
-use crate::model::id::DEFAULT_ORGANISATION;
 use crate::policy::address::EgressRules;
 use crate::policy::issuer::{Issuer, KEY_SET_ASKER, KeySource, ScopeRule};
 use crate::policy::jwk::KeySet;
@@ -23,10 +23,15 @@ pub fn compile(
     context: &Context<'_>,
     list: &[Given<RawIssuer>],
     rules: Option<&EgressRules>,
+    organisations: &[Organisation],
 ) -> Vec<Issuer> {
     let mut names = HashSet::new();
     let issuers = list.iter().filter_map(Given::found);
-    issuers.filter_map(|(raw, node)| issuer(context, raw, node, rules, &mut names)).collect()
+    let compiled = issuers.filter_map(|(raw, node)| {
+        let organisation = of_caller(context, organisations, node, &raw.organisation);
+        issuer(context, raw, node, rules, organisation, &mut names)
+    });
+    compiled.collect()
 }
 
 fn issuer<'g>(
@@ -34,6 +39,7 @@ fn issuer<'g>(
     raw: &'g RawIssuer,
     node: NodeId,
     rules: Option<&EgressRules>,
+    organisation: String,
     names: &mut HashSet<&'g str>,
 ) -> Option<Issuer> {
     let hint = "write what `iss` of its tokens is";
@@ -45,7 +51,6 @@ fn issuer<'g>(
         name.clone()
     });
     let audiences = audiences(context, raw, node);
-    organisation(context, &raw.organisation);
     let hint = "write {file: PATH} or {url: URL}";
     let keys = context
         .required(node, "jwks", &raw.jwks, hint)
@@ -55,14 +60,7 @@ fn issuer<'g>(
     let scopes = context
         .required(node, "scopes", &raw.scopes, hint)
         .and_then(|(raw, node)| scope_rule(context, raw, node));
-    Some(Issuer {
-        name: name?,
-        audiences,
-        keys: keys?,
-        organisation: DEFAULT_ORGANISATION.into(),
-        agent,
-        scopes: scopes?,
-    })
+    Some(Issuer { name: name?, audiences, keys: keys?, organisation, agent, scopes: scopes? })
 }
 
 fn audiences(context: &Context<'_>, raw: &RawIssuer, node: NodeId) -> Vec<String> {

@@ -7,6 +7,7 @@ use crate::config::caller::{RawCaller, caller};
 use crate::config::context::{Context, SecretProblem, Source};
 use crate::config::given::Given;
 use crate::config::leaf::{Day, Verbatim};
+use crate::config::organisations::Organisation;
 use crate::config::raw_auth::{RawKey, RawKeyValue};
 use crate::config::yaml::NodeId;
 use crate::policy::identity::{Key, KeyDigest, Keys, Proof};
@@ -18,12 +19,13 @@ const KEY_BYTES: usize = 24;
 pub fn compile<'g>(
     context: &Context<'_>,
     list: &'g [Given<RawKey>],
+    organisations: &'g [Organisation],
     names: &mut HashSet<&'g str>,
 ) -> Keys {
     let mut digests = HashSet::new();
     let mut keys = Vec::new();
     for (raw, node) in list.iter().filter_map(Given::found) {
-        let key = key(context, raw, node, names);
+        let key = key(context, raw, node, organisations, names);
         if key.digests.iter().all(|digest| digests.insert(*digest)) {
             keys.push(key);
         } else {
@@ -38,12 +40,14 @@ fn key<'g>(
     context: &Context<'_>,
     raw: &'g RawKey,
     node: NodeId,
+    organisations: &'g [Organisation],
     names: &mut HashSet<&'g str>,
 ) -> Key {
     let written = RawCaller {
         proof: Proof::Key,
         name: &raw.name,
         organisation: &raw.organisation,
+        organisations,
         scopes: &raw.scopes,
         agents: &raw.agents,
         tools: &raw.tools,

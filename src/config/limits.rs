@@ -10,7 +10,8 @@ use crate::config::leaf::{RateText, Span};
 use crate::config::raw::RawDefaults;
 use crate::config::raw_limits::{RawBreaker, RawLimits, RawOff, RawRateLimit};
 use crate::config::raw_tool::{RawEffect, RawTool};
-use crate::config::snapshot::ToolLimits;
+use crate::config::snapshot::{Rounds, ToolLimits, Waiting};
+use crate::config::storage::Capture;
 use crate::config::yaml::NodeId;
 use crate::model::outcome::Effect;
 use crate::policy::breaker::Settings;
@@ -30,6 +31,8 @@ const BREAKER: Settings = Settings {
 };
 
 const SPANS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
+/// How long a call may wait: at most a day.
+const WAITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 const LONGEST_OPEN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `defaults`, compiled.
@@ -37,12 +40,14 @@ const LONGEST_OPEN: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Defaults {
     /// The effect for a tool that names none, where the file says one.
     pub policy: Option<Effect>,
+    /// `storage.capture`, for a tool that says nothing of it.
+    pub capture: Capture,
     limits: ToolLimits,
     replicas: NonZeroU32,
 }
 
-/// Compiles `defaults`.
-pub fn defaults(context: &Context<'_>, given: &Given<RawDefaults>) -> Defaults {
+/// Compiles `defaults`; `capture` is `storage.capture`.
+pub fn defaults(context: &Context<'_>, given: &Given<RawDefaults>, capture: Capture) -> Defaults {
     let none = RawDefaults::default();
     let raw = given.get().unwrap_or(&none);
     let replicas = number(context, &raw.rate_limit_replicas, 1, 1..=1000);
@@ -52,7 +57,8 @@ pub fn defaults(context: &Context<'_>, given: &Given<RawDefaults>) -> Defaults {
         rates: rates(context, &raw.rate_limits, replicas).unwrap_or_default(),
         breaker: breaker(context, &raw.breaker, Some(BREAKER)),
     };
-    Defaults { policy: raw.policy.get().copied().map(RawEffect::effect), limits, replicas }
+    let policy = raw.policy.get().copied().map(RawEffect::effect);
+    Defaults { policy, capture, limits, replicas }
 }
 
 /// Compiles what a tool says itself.
@@ -70,6 +76,27 @@ pub fn max_calls_in_flight(context: &Context<'_>, given: &Given<RawLimits>) -> u
     let none = Given::default();
     let given = given.get().map_or(&none, |raw| &raw.max_calls_in_flight);
     size(number(context, given, 1024, 1..=1_000_000))
+}
+
+/// Compiles what `limits` says of rounds.
+pub fn rounds(context: &Context<'_>, given: &Given<RawLimits>) -> Rounds {
+    let none = RawLimits::default();
+    let raw = given.get().unwrap_or(&none);
+    Rounds {
+        calls_per_round: number(context, &raw.calls_per_round, 5, 1..=100),
+        max_rounds: number(context, &raw.max_rounds, 3, 1..=100),
+    }
+}
+
+/// Compiles what `limits` says of calls that wait.
+pub fn waiting(context: &Context<'_>, given: &Given<RawLimits>) -> Waiting {
+    let none = RawLimits::default();
+    let raw = given.get().unwrap_or(&none);
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    Waiting {
+        confirm_for: context.duration(&raw.confirm_for, minutes(10), WAITS),
+        dispatch_within: context.duration(&raw.dispatch_within, minutes(5), WAITS),
+    }
 }
 
 fn concurrency(context: &Context<'_>, given: &Given<u32>, default: usize) -> usize {

@@ -7,12 +7,12 @@ use crate::config::context::Context;
 use crate::config::given::Given;
 use crate::config::keys;
 use crate::config::leaf::{Size, Verbatim};
+use crate::config::listening::{
+    AdminListener, ApiListener, Bind, Listeners, Operators, TelemetryListener,
+};
 use crate::config::local::Local;
 use crate::config::raw::{
     RawAdminListener, RawApiListener, RawListeners, RawTelemetryListener, RawUnix,
-};
-use crate::config::snapshot::{
-    AdminListener, ApiListener, Bind, Listeners, Operators, TelemetryListener,
 };
 use crate::config::yaml::NodeId;
 

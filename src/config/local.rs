@@ -55,8 +55,9 @@ impl Local {
 mod tests {
     use super::*;
     use crate::config::context::{Environment, SourceError};
+    use crate::config::listening::{Operators, Serving};
     use crate::config::parse::parse;
-    use crate::config::snapshot::{Operators, Serving, Snapshot};
+    use crate::config::snapshot::Snapshot;
     use crate::policy::authentication::Authentication;
 
     const FILE: &str = "version: 1

@@ -11,14 +11,16 @@ use crate::config::file::{File, Standing, label};
 use crate::config::finding::{ConfigErrors, Finding, Report};
 use crate::config::given::Given;
 use crate::config::included::{self, Claims, Included, Main};
+use crate::config::listening::{Bind, Operators, Serving};
 use crate::config::names::Names;
 use crate::config::profiles::Profiles;
 use crate::config::raw::{LATER, RawConfig};
-use crate::config::snapshot::{Bind, Logging, Operators, Serving, Snapshot, Tool};
+use crate::config::snapshot::{Logging, Snapshot, Tool};
 use crate::config::tools::{Clash, Home};
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
-    agents, auth, egress, limits, listeners, policies, read, redact, runtime, serving, tools,
+    agents, auth, egress, keeping, limits, listeners, notifications, organisations, policies, read,
+    redact, runtime, serving, tools,
 };
 use crate::model::id::{ToolName, hex};
 use crate::model::secret::Secret;
@@ -142,10 +144,12 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
     let dns = runtime::dns(context, &raw.dns);
     let egress = egress::compile(context, &raw.egress, own, &dns);
     let api_tls = raw.listeners.get().and_then(|raw| raw.api.get()).map(|raw| &raw.tls);
+    let organisations = organisations::compile(context, &raw.organisations);
     let around = auth::Surroundings {
         listeners: &listeners,
         asks_for_certificates: api_tls.is_some_and(serving::asks_for_certificates),
         rules: egress.rules.as_deref(),
+        organisations: &organisations,
     };
     let (authentication, serving) = match local {
         Some(_) => (Authentication::None(Arc::new(Caller::anonymous())), Serving::Plain),
@@ -158,7 +162,9 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
     let mut profiles = Profiles::shipped();
     let none = Names::default();
     let profile_names = profiles.add(context, &raw.profiles, &none);
-    let defaults = limits::defaults(context, &raw.defaults);
+    let storage = keeping::compile(context, &raw.storage);
+    let defaults = limits::defaults(context, &raw.defaults, storage.capture);
+    let notifications = notifications::compile(context, &raw.notifications, &organisations);
     let policies = policies::compile(context, &raw.policies);
     let secrets = included::secrets_folder(context, &raw.secrets);
     let secrets = secrets.as_deref();
@@ -184,7 +190,10 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
     let taken = Claims { tools: names, profiles: profile_names, agents: ids };
     let mut included = included::compile(&main, &raw.include, taken);
     let everywhere = tools.values().chain(included.tools.values());
-    policies::look_at(context, &policies, everywhere.map(Arc::as_ref));
+    policies::look_at(context, &policies, everywhere.clone().map(Arc::as_ref));
+    if local.is_none() {
+        policies::look_at_waits(context, root, &storage, everywhere.map(Arc::as_ref));
+    }
     let read: Vec<String> = included.names().map(str::to_owned).collect();
     let mut tool_names = agents::tool_names(context, &raw.tools);
     tool_names.extend(read.iter().map(String::as_str));
@@ -203,6 +212,7 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         policies: policies.iter().map(|placed| placed.policy.clone()).collect(),
         unread: HashMap::new(),
         files: texts.iter().map(|one| named(file, one.file)).collect(),
+        organisations,
         authentication,
         listeners,
         operators,
@@ -213,6 +223,10 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         connect_timeout: egress.connect_timeout,
         pool: egress.pool,
         max_calls_in_flight: limits::max_calls_in_flight(context, &raw.limits),
+        rounds: limits::rounds(context, &raw.limits),
+        waiting: limits::waiting(context, &raw.limits),
+        storage,
+        notifications,
         proxy: egress.proxy,
         shutdown: runtime::shutdown(context, &raw.shutdown),
         // A developer reads them at the terminal.

@@ -12,6 +12,7 @@ use crate::config::given::Given;
 use crate::config::raw_condition::RawCondition;
 use crate::config::raw_policy::{RawMatch, RawPolicy};
 use crate::config::snapshot::Tool;
+use crate::config::storage::{Storage, StoreUrl};
 use crate::config::yaml::NodeId;
 use crate::model::json;
 use crate::model::outcome::Effect;
@@ -81,6 +82,25 @@ pub fn look_at<'t>(
                 context.report.warn(*node, message);
             }
         }
+    }
+}
+
+/// Warns where a call can wait for a person and nothing outlives the process.
+pub fn look_at_waits<'t>(
+    context: &Context<'_>,
+    root: NodeId,
+    storage: &Storage,
+    mut tools: impl Iterator<Item = &'t Tool>,
+) {
+    let waits = |effect| matches!(effect, Effect::AskFirst | Effect::RequireApproval);
+    let may_wait = |tool: &Tool| {
+        let policies = tool.policies.iter().filter(|policy| policy.mode == Mode::Enforce);
+        let others = policies.map(|policy| policy.effect).any(waits);
+        tool.enabled && tool.policy.effect != Effect::Deny && (waits(tool.policy.effect) || others)
+    };
+    if storage.url == StoreUrl::Memory && tools.any(may_wait) {
+        let message = "waiting calls are lost when the gateway restarts; set `storage`";
+        context.report.warn_below(root, &["storage"], message);
     }
 }
 

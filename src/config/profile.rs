@@ -3,11 +3,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::config::definition;
 use crate::config::finding::{ConfigErrors, Finding, Report};
 use crate::config::given::{Given, List};
 use crate::config::leaf::{Size, Span};
 use crate::config::raw_tool::RawEffect;
 use crate::config::read;
+use crate::config::redact;
 use crate::config::yaml::{Document, NodeId};
 use crate::policy::answer::ErrorBody;
 use crate::policy::breaker::Trip;
@@ -155,6 +157,7 @@ pub fn compile(report: &Report<'_>, node: NodeId, raw: &RawProfile) -> Option<Wi
     let body = fields.required("body", &raw.body);
     let parts = WireParts {
         name: name?.clone(),
+        definition: definition::of(&redact::part(report.document, node)),
         names: names?.clone(),
         dialect: match schema? {
             RawDialect::Full => Dialect::Full,

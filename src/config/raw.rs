@@ -9,17 +9,19 @@ use crate::config::profile::RawProfile;
 use crate::config::raw_auth::{RawAuth, RawNoAuth};
 use crate::config::raw_egress::RawEgress;
 use crate::config::raw_limits::{RawBreaker, RawLimits, RawOff, RawRateLimit};
+use crate::config::raw_notify::{RawNotifications, RawOrganisation};
 use crate::config::raw_policy::RawPolicy;
+use crate::config::raw_store::RawStorage;
 use crate::config::raw_tool::{RawEffect, RawReference, RawTool};
 use crate::config::read::Later;
 
 /// Keys that a later version will have: they get their own message.
 pub const LATER: &Later = &[
-    ("RawConfig", &["builtin", "notifications", "organisations", "seal", "storage", "tracing"]),
+    ("RawConfig", &["builtin", "seal", "tracing"]),
     ("RawApiListener", &["token"]),
     ("RawTelemetryListener", &["tls", "unix"]),
     ("RawLogging", &["calls"]),
-    ("RawTool", &["action_only", "capture", "forward_trace"]),
+    ("RawTool", &["action_only", "forward_trace"]),
     ("RawToolPolicy", &["when"]),
 ];
 
@@ -34,9 +36,12 @@ pub const MAIN_ONLY: &[&str] = &[
     "listeners",
     "logging",
     "metrics",
+    "notifications",
+    "organisations",
     "policies",
     "region",
     "shutdown",
+    "storage",
     "strict",
     "version",
 ];
@@ -55,6 +60,8 @@ pub struct RawConfig {
     pub listeners: Given<RawListeners>,
     /// Who may call: `none` (loopback and Unix sockets only), or keys, certificates and tokens.
     pub auth: Given<OneOf<RawNoAuth, RawAuth>>,
+    /// Which organisations there are: callers of one do not see the calls of another. Left out: `default` alone.
+    pub organisations: List<RawOrganisation>,
     /// Further files, by names or patterns such as `tools.d/*.yaml` from this file's folder on. Each holds owner, runbook,
     /// secrets, tools, profiles and agents. A broken one keeps its last good tools, and the others go on.
     pub include: List<Verbatim>,
@@ -62,6 +69,8 @@ pub struct RawConfig {
     pub secrets: Given<RawSecrets>,
     /// Where this gateway runs, for log lines.
     pub region: Given<String>,
+    /// Where calls and approvals are kept; left out: in memory, so that a restart loses them.
+    pub storage: Given<RawStorage>,
     /// What SIGTERM does.
     pub shutdown: Given<RawShutdown>,
     /// How names are looked up.
@@ -80,6 +89,8 @@ pub struct RawConfig {
     pub tools: List<RawTool>,
     /// Rules over many tools. They only tighten what a tool's own policy says.
     pub policies: List<RawPolicy>,
+    /// By which ways people are told that a call waits for them, and of what goes wrong.
+    pub notifications: Given<RawNotifications>,
     /// What is logged.
     pub logging: Given<RawLogging>,
     /// What is counted.

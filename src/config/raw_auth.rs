@@ -34,7 +34,7 @@ pub struct RawAuth {
 pub struct RawKey {
     /// Stands in log lines.
     pub name: Given<String>,
-    /// `default` is the only organisation in this version.
+    /// One of `organisations`; default `default`.
     pub organisation: Given<String>,
     /// What it may do.
     pub scopes: List<RawScope>,
@@ -57,7 +57,7 @@ pub struct RawKey {
 pub struct RawCert {
     /// Stands in log lines.
     pub name: Given<String>,
-    /// `default` is the only organisation in this version.
+    /// One of `organisations`; default `default`.
     pub organisation: Given<String>,
     /// The subject alternative name: a DNS name or a URI, in which `*` stands for any run of characters.
     pub san: Given<String>,
@@ -80,7 +80,7 @@ pub struct RawIssuer {
     pub audiences: List<String>,
     /// Where its public keys are.
     pub jwks: Given<RawKeySet>,
-    /// `default` is the only organisation in this version.
+    /// One of `organisations`; default `default`.
     pub organisation: Given<String>,
     /// The claim that names the agents that a token may speak for; left out: any agent. A claim that begins with `/` is a
     /// JSON pointer.

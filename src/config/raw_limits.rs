@@ -14,6 +14,16 @@ pub struct RawLimits {
     /// Calls that are sent at the same time, and bodies that are read at the same time; default 1024.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_calls_in_flight: Given<u32>,
+    /// Calls that one round may run at the same time; default 5.
+    #[schemars(range(min = 1, max = 100))]
+    pub calls_per_round: Given<u32>,
+    /// Rounds of calls before a reply; default 3.
+    #[schemars(range(min = 1, max = 100))]
+    pub max_rounds: Given<u32>,
+    /// How long the person may take to confirm a call; default 10m.
+    pub confirm_for: Given<Span>,
+    /// How long an approved call waits for its limits, a place and its tool; default 5m.
+    pub dispatch_within: Given<Span>,
 }
 
 /// How often a tool may be called.

@@ -8,6 +8,7 @@ use crate::config::given::{Entries, Given, List, OneOf};
 use crate::config::leaf::{Moment, Size, Span, Verbatim};
 use crate::config::raw_condition::RawCondition;
 use crate::config::raw_limits::{RawBreaker, RawOff, RawRateLimit};
+use crate::config::storage::Capture;
 use crate::model::outcome::Effect;
 
 /// One tool.
@@ -67,6 +68,8 @@ pub struct RawTool {
     pub breaker: Given<OneOf<RawOff, RawBreaker>>,
     /// Header names that a call may bring a value for.
     pub accept_credentials: List<String>,
+    /// Whether records of its calls have arguments and answers: full or none; left out: as `storage` says.
+    pub capture: Given<Capture>,
     /// What is said to the person meanwhile: 200 characters at most.
     pub filler: Given<String>,
     /// false turns the tool off; default true.

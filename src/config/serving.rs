@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 
 use crate::config::context::{Context, SecretProblem, Source};
 use crate::config::given::{Given, OneOf};
+use crate::config::listening::{ClientCertificates, Serving, ServingTls};
 use crate::config::raw::RawServing;
 use crate::config::raw_auth::{RawAuth, RawNoAuth};
 use crate::config::raw_tool::RawReference;
-use crate::config::snapshot::{ClientCertificates, Serving, ServingTls};
 use crate::config::yaml::NodeId;
 use crate::model::secret::Secret;
 use crate::policy::peer_name::NamePattern;

@@ -1,24 +1,26 @@
 //! Compiles `tools`: one tool at a time, every fault of each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::config::client_identity::ClientIdentity;
 use crate::config::context::{Context, SecretProblem, Source};
+use crate::config::definition;
 use crate::config::egress::{self, Egress};
 use crate::config::file::label;
-use crate::config::given::{Entries, Given, OneOf};
+use crate::config::given::Given;
 use crate::config::leaf::{Size, Span, Verbatim};
 use crate::config::limits::{self, Defaults};
 use crate::config::names::{Names, Taken};
 use crate::config::policies::{self, Placed};
 use crate::config::profiles::Profiles;
-use crate::config::raw_tool::{RawHeader, RawTool};
+use crate::config::raw_tool::RawTool;
 use crate::config::read::choice;
 use crate::config::redact;
 use crate::config::snapshot::{Tool, Unavailable};
@@ -26,13 +28,11 @@ use crate::config::yaml::NodeId;
 use crate::model::id::{DEFAULT_ORGANISATION, ToolName, file_tool_id};
 use crate::model::json::pointer_name;
 use crate::model::json_tree::Tree;
-use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
-use crate::policy::approval::{Candidate, ToolPolicy};
 use crate::policy::endpoint::Endpoint;
 use crate::policy::export;
 use crate::policy::schema::{ArgumentSchema, SchemaError};
-use crate::policy::wire::{HeaderError, OwnHeader, WireProfile, folded_name};
+use crate::policy::wire::{OwnHeader, WireProfile};
 
 /// Names of built-in tools. Contract, section 5.
 pub const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
@@ -42,7 +42,6 @@ pub const MAX_HEADERS: usize = 10;
 pub const MAX_DESCRIPTION: usize = 1000;
 const SHORT_DESCRIPTION: usize = 20;
 const MAX_FILLER: usize = 200;
-const SAME_NAME: &str = "stands twice: letter case makes no difference, nor does `_` for `-`";
 
 /// What the file says that tools stand in, and which names other files have taken.
 pub struct Home<'a> {
@@ -156,6 +155,8 @@ impl Compiler<'_> {
             authentication.tokens.is_some(),
         );
         let exports = self.exports(name.as_str(), &description, parameters.as_ref());
+        let written = redact::part(self.context.report.document, self.node);
+        let definition_digest = self.definition_digest(&profile, &written, &endpoint);
         let raw = self.raw;
         let annotations = raw.annotations.get();
         let truth =
@@ -172,6 +173,7 @@ impl Compiler<'_> {
             enabled: raw.enabled.get().copied().unwrap_or(true),
             profile,
             endpoint,
+            definition_digest,
             route_digest,
             exports,
             parameters: parameters.map(|schema| raw_text(&schema)),
@@ -187,12 +189,13 @@ impl Compiler<'_> {
             policy,
             policies: policies::about(self.policies, raw.name.get()?, read_only),
             ask_first: raw.ask_first.get() == Some(&true),
+            capture: raw.capture.get().copied().unwrap_or(self.defaults.capture),
             limits,
             destructive: truth(annotations.map(|given| &given.destructive)),
             idempotent: truth(annotations.map(|given| &given.idempotent)),
             read_only,
             filler,
-            written: redact::part(self.context.report.document, self.node),
+            written,
             unavailable: self.unavailable.take(),
         })
     }
@@ -217,6 +220,21 @@ impl Compiler<'_> {
         digest.update(identity.map(ClientIdentity::digest).unwrap_or_default());
         digest.update([u8::from(takes_token)]);
         digest.finalize().into()
+    }
+
+    /// Over what it is, with the URLs as a whole.
+    fn definition_digest(
+        &self,
+        profile: &WireProfile,
+        written: &Value,
+        endpoint: &Endpoint,
+    ) -> [u8; 32] {
+        let oauth2 = self.raw.authentication.get().and_then(|raw| raw.oauth2.get());
+        let tokens = oauth2.and_then(|raw| raw.token_url.get());
+        let tokens = tokens.map(|Verbatim(text)| text.clone());
+        let urls = [Some(endpoint.to_string()), tokens];
+        let urls: Vec<String> = urls.into_iter().flatten().collect();
+        definition::of_tool(written, &profile.definition, &urls)
     }
 
     fn error(&self, node: NodeId, message: impl Into<String>) {
@@ -356,55 +374,6 @@ impl Compiler<'_> {
         *timeout
     }
 
-    fn headers(&mut self, profile: &WireProfile) -> Vec<OwnHeader> {
-        let Some((Entries(entries), node)) = self.raw.headers.found() else { return Vec::new() };
-        if entries.len() > MAX_HEADERS {
-            self.error(node, format!("must be {MAX_HEADERS} at most, not {}", entries.len()));
-        }
-        let mut names = HashSet::new();
-        let mut headers = Vec::new();
-        for (name, given) in entries {
-            let place = given.node();
-            if let Err(HeaderError::Name) = profile.check_own_name(name) {
-                // The path would repeat it, and it may be a whole header with its value.
-                let message =
-                    "has a key that is not a header name; a name has letters, digits and `-`";
-                self.context.report.error_inside(node, place.unwrap_or(node), message);
-                continue;
-            }
-            let Some(node) = place else {
-                self.context.report.missing(
-                    node,
-                    name,
-                    "has no value, write {file: PATH} or {env: NAME}",
-                );
-                continue;
-            };
-            if !names.insert(folded_name(name)) {
-                self.error(node, SAME_NAME);
-            } else if let Err(error) = profile.check_own_name(name) {
-                self.error(node, error.to_string());
-            } else if let Some(raw) = given.get() {
-                headers.extend(self.header(profile, name, raw, node));
-            }
-        }
-        headers
-    }
-
-    fn header(
-        &mut self,
-        profile: &WireProfile,
-        name: &str,
-        raw: &RawHeader,
-        node: NodeId,
-    ) -> Option<OwnHeader> {
-        let secret = self.secret(node, &raw.file, &raw.env)?;
-        let prefix = raw.prefix.get().map(|Verbatim(prefix)| prefix.as_str()).unwrap_or_default();
-        let value = Secret::new([prefix.as_bytes(), secret.expose()].concat());
-        let header = profile.check_own_header(name, value);
-        header.map_err(|error| self.error(node, error.to_string())).ok()
-    }
-
     /// Reads a secret; without it the tool is unavailable.
     fn secret(
         &mut self,
@@ -435,58 +404,9 @@ impl Compiler<'_> {
         }
     }
 
-    /// The strictest of what the tool says; the file's default where it says nothing, or else the profile's.
-    fn policy(&self, profile: &WireProfile) -> ToolPolicy {
-        let (own, candidate) = match self.raw.policy.found() {
-            None => (None, None),
-            Some((OneOf::Short(effect), _)) => (Some(effect), None),
-            Some((OneOf::Long(raw), node)) => {
-                let hint = "write allow, ask_first, require_approval or deny";
-                let own = self.context.required(node, "effect", &raw.effect, hint);
-                let candidate = raw.shadow.found().and_then(|(raw, node)| {
-                    let effect = self.context.required(node, "effect", &raw.effect, hint);
-                    let when = policies::conditions(self.context, &raw.when);
-                    let when = when.into_iter().map(|(condition, _)| condition).collect();
-                    effect.map(|(effect, _)| Candidate { effect: effect.effect(), when })
-                });
-                (own.map(|(effect, _)| effect), candidate)
-            }
-        };
-        let default = self.defaults.policy.unwrap_or(profile.default_policy);
-        let own = own.map_or(default, |effect| effect.effect());
-        let ask_first = self.raw.ask_first.get() == Some(&true);
-        let effect_in_force = if ask_first { own.max(Effect::AskFirst) } else { own };
-        ToolPolicy { effect: effect_in_force, candidate }
-    }
-
     fn result_limit(&self, profile: &WireProfile) -> usize {
         let given = self.raw.result_max_bytes.found().map(|(Size(bytes), node)| (*bytes, node));
         self.context.number(given, profile.result_limit, 1..=profile.result_limit)
-    }
-
-    fn accept_credentials(&self, profile: &WireProfile) -> Vec<String> {
-        let Some((list, node)) = self.raw.accept_credentials.found() else { return Vec::new() };
-        if list.len() > MAX_HEADERS {
-            self.error(node, format!("must be {MAX_HEADERS} names at most, not {}", list.len()));
-        }
-        let own =
-            self.raw.headers.get().map(|Entries(entries)| entries.as_slice()).unwrap_or_default();
-        let mut names = HashSet::new();
-        for (name, node) in list.iter().filter_map(Given::found) {
-            if !names.insert(folded_name(name)) {
-                self.error(node, SAME_NAME);
-            } else if let Err(error) = profile.check_own_name(name) {
-                self.error(node, error.to_string());
-            } else if own.iter().any(|(own, _)| folded_name(own) == folded_name(name)) {
-                self.error(
-                    node,
-                    format!(
-                        "`{name}` stands in `headers` too, it is either the tool's or the person's"
-                    ),
-                );
-            }
-        }
-        list.iter().filter_map(Given::get).cloned().collect()
     }
 }
 
@@ -497,4 +417,6 @@ fn raw_text(tree: &Tree) -> Arc<RawValue> {
 
 mod authentication;
 mod exports;
+mod headers;
+mod policy;
 mod signing;

@@ -21,7 +21,6 @@ use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
 use crate::net::epoch::Epoch;
 use crate::net::pool::Pool;
-use crate::policy::approval;
 use crate::policy::retry::{self, Asked, AttemptEnd, LEAST_ATTEMPT, Next, ToolTraits};
 use crate::policy::rules;
 use crate::policy::wire::{OwnHeader, Rendering};
@@ -287,17 +286,20 @@ fn may_still_run(job: &Job<'_>, current: &Epoch) -> bool {
     may
 }
 
-/// Whether a newer configuration lets the tool be called, and by the way of the one before: the call has that one's
-/// connections, and none of them may lead past a new proxy or through one that went.
+/// Whether a newer configuration lets the tool be called no less than the one before, and by its way: the call has that
+/// one's connections, and none of them may lead past a new proxy or through one that went.
 fn still_lets(call: &ToolCall, before: &Snapshot, now: &Snapshot) -> bool {
-    let is_let = |tool: &Arc<Tool>| {
-        let agent = call.context.agent_id.as_deref();
-        let decision = rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
-        let is_offered = now.agents.offers(agent, &call.tool);
-        let is_on = is_offered && tool.enabled && tool.unavailable.is_none();
-        is_on && approval::refusal(&decision).is_none()
+    let agent = call.context.agent_id.as_deref();
+    let effect = |tool: &Arc<Tool>| {
+        rules::decide(&tool.policy, &tool.policies, agent, &call.arguments).effect
     };
-    now.proxy == before.proxy && now.tool(&call.tool).is_some_and(is_let)
+    let Some((then, tool)) = before.tool(&call.tool).zip(now.tool(&call.tool)) else {
+        return false;
+    };
+    let is_offered = now.agents.offers(agent, &call.tool);
+    let is_on = is_offered && tool.enabled && tool.unavailable.is_none();
+    // What a person said yes to, they said by the policy of then.
+    now.proxy == before.proxy && is_on && effect(tool) <= effect(then)
 }
 
 /// The tool's own headers, then a person's credentials; the configuration keeps their names apart.
@@ -346,7 +348,7 @@ mod tests {
     use super::*;
     use crate::config::context::{Environment, SourceError};
     use crate::config::parse::parse;
-    use crate::model::call::CallContext;
+    use crate::model::call::{CallContext, DEFAULT_WAIT};
     use crate::model::id::CallId;
     use crate::model::json::read_object;
 
@@ -364,10 +366,13 @@ mod tests {
         const LET: &str = ", policy: allow, parameters: {type: object}";
         let call = |tool: &str| ToolCall {
             id: CallId::parse("call_0001").expect("an id"),
+            is_named: false,
             tool: tool.to_owned(),
             arguments: read_object(r#"{"amount":600}"#).expect("an object"),
             context: CallContext::default(),
             deadline: None,
+            wait: DEFAULT_WAIT,
+            resend: false,
             credentials: Vec::new(),
         };
         let proxy = |host: &str| format!("egress: {{proxy: {{url: 'http://{host}:3128'}}}},");
@@ -377,6 +382,7 @@ mod tests {
         };
         check(["", "region: a,"], LET, true);
         check(["", ""], ", policy: deny", false);
+        check(["", ""], ", policy: require_approval", false);
         check(["", ""], ", policy: allow, enabled: false", false);
         let (one, other) = (proxy("one.example.net"), proxy("other.example.net"));
         let rule = |over: u64| {

@@ -81,6 +81,17 @@ impl<T: Send + 'static> Outliving<T> {
     }
 }
 
+impl<T: Send + 'static> Outliving<T> {
+    /// Lets the work go on in a task of its own, as if somebody still waited for it.
+    pub fn go_on(mut self) {
+        if let Some(work) = self.work.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(work);
+        }
+    }
+}
+
 impl<T: Send + 'static> Future for Outliving<T> {
     type Output = T;
 

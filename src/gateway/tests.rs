@@ -5,12 +5,13 @@ use crate::clock::{BoxFuture, SystemClock};
 use crate::config::context::Environment;
 use crate::config::parse::parse;
 use crate::exec::Executed;
-use crate::model::call::CallContext;
+use crate::model::call::{CallContext, DEFAULT_WAIT};
 use crate::model::id::CallId;
 use crate::model::json::read_object;
 use crate::model::outcome::{Sent, ToolResult};
 use crate::model::secret::Secret;
 use crate::policy::breaker::State;
+use crate::store::sqlite::SqliteStore;
 use crate::telemetry::metrics::ToolLabels;
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
@@ -56,19 +57,28 @@ fn gateway() -> Arc<Gateway> {
     limits.configure(&epoch.snapshot);
     let (log, _writer) = LogSink::start(true, std::io::sink()).unwrap();
     let (_, epochs) = watch::channel(epoch);
-    Arc::new(Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log))
+    let store = Arc::new(SqliteStore::memory().unwrap());
+    let (recorder, _) = Recorder::new(store.clone(), clock.clone(), metrics.clone());
+    let memory = Memory { store, recorder, instance: "gw_test".into() };
+    Arc::new(Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log, memory))
 }
 
 async fn call(gateway: &Arc<Gateway>, arguments: &str) -> CallOutcome {
     let call = ToolCall {
         id: CallId::parse("call_0000").unwrap(),
+        is_named: false,
         tool: "lookup".into(),
         arguments: read_object(arguments).unwrap(),
         context: CallContext::default(),
         deadline: None,
+        wait: DEFAULT_WAIT,
+        resend: false,
         credentials: Vec::new(),
     };
-    gateway.call(gateway.epoch(), Arc::new(Caller::anonymous()), call).await.expect("a call")
+    gateway
+        .call_at_desk(gateway.epoch(), Arc::new(Caller::anonymous()), call)
+        .await
+        .expect("a call")
 }
 
 #[tokio::test]

@@ -112,7 +112,9 @@ pub fn verdict(failure: &Failure) -> Verdict {
             _ => Verdict::Answered,
         },
         FailureCode::Redirect => Verdict::Answered,
-        FailureCode::BlockedHost
+        FailureCode::ApprovalExpired
+        | FailureCode::ApprovalVoid
+        | FailureCode::BlockedHost
         | FailureCode::Cancelled
         | FailureCode::CircuitOpen
         | FailureCode::Denied
@@ -123,6 +125,7 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureCode::NotOnAgent
         | FailureCode::Overloaded
         | FailureCode::RateLimited
+        | FailureCode::Rejected
         | FailureCode::ToolDisabled
         | FailureCode::UnknownTool => Verdict::Ignored,
     }

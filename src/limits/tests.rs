@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::config::context::Environment;
 use crate::config::parse::parse;
-use crate::model::call::{CallContext, EndUser};
+use crate::model::call::{CallContext, DEFAULT_WAIT, EndUser};
 use crate::model::id::CallId;
 use crate::model::json::read_object;
 use crate::model::outcome::{Sent, Success, ToolResult};
@@ -106,10 +106,13 @@ impl Readings for Of<'_> {
 fn call(context: CallContext, deadline: Option<Duration>) -> ToolCall {
     ToolCall {
         id: CallId::parse("call_0000").unwrap(),
+        is_named: false,
         tool: "lookup".into(),
         arguments: read_object("{}").unwrap(),
         context,
         deadline,
+        wait: DEFAULT_WAIT,
+        resend: false,
         credentials: Vec::new(),
     }
 }

@@ -151,6 +151,14 @@ pub struct Approval {
     pub used_at_ms: Option<i64>,
 }
 
+impl Approval {
+    /// Whether the call may run on it at this time, in Unix milliseconds.
+    pub fn is_good(&self, now_ms: i64) -> bool {
+        let is_unused = self.used_at_ms.is_none();
+        self.status == ApprovalStatus::Approved && is_unused && now_ms < self.expires_at_ms
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,11 +83,16 @@ impl CallContext {
     }
 }
 
+/// Contract: a runtime waits 50 s for an outcome where it says nothing.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(50);
+
 /// One call, as asked for.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     /// Given by the runtime or made at the front door.
     pub id: CallId,
+    /// Whether the runtime gave it, and may give it again.
+    pub is_named: bool,
     /// The tool's name as it was asked for: it may be no tool's.
     pub tool: String,
     /// The arguments.
@@ -96,6 +101,10 @@ pub struct ToolCall {
     pub context: CallContext,
     /// `deadline_ms`: the bound on the whole call, as the runtime wants it.
     pub deadline: Option<Duration>,
+    /// `wait_ms`: how long the runtime waits for the outcome.
+    pub wait: Duration,
+    /// Whether a call whose outcome is unknown is sent once more.
+    pub resend: bool,
     /// A person's own header values for this call; never stored, logged or replayed.
     pub credentials: Vec<(String, Secret)>,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::approval::{Approval, ApprovalStatus};
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::model::json_text::JsonText;
 
@@ -148,6 +149,10 @@ macro_rules! failure_codes {
 }
 
 failure_codes! {
+    /// Nobody approved it in time.
+    ApprovalExpired = "approval_expired", Refused, Policy;
+    /// The tool changed while the call waited.
+    ApprovalVoid = "approval_void", Refused, Policy;
     /// The answer could not be read.
     BadBody = "bad_body", Failed, Upstream;
     /// The host or its address is not allowed.
@@ -178,6 +183,8 @@ failure_codes! {
     RateLimited = "rate_limited", Refused, Policy;
     /// A 3xx, which is not followed.
     Redirect = "redirect", Failed, Upstream;
+    /// A person declined it.
+    Rejected = "rejected", Refused, Policy;
     /// The attempt's time ran out.
     Timeout = "timeout", Failed, Upstream;
     /// The tool is turned off.
@@ -320,12 +327,16 @@ impl Effect {
 pub struct Decision {
     /// What is in force.
     pub effect: Effect,
+    /// An operator decides, and after the yes the person is asked too.
+    pub then_ask: bool,
     /// Who said it.
     pub policy: PolicyName,
     /// The conditions under which it says so, as text.
     pub rule: Option<Arc<str>>,
     /// A sentence of it, for the model.
     pub message: Option<Arc<str>>,
+    /// How long a person may take, where whoever said it says that too.
+    pub expires: Option<Duration>,
     /// What those would have said that only watch.
     pub shadow: Vec<ShadowRuling>,
 }
@@ -390,6 +401,8 @@ pub struct CallOutcome {
     pub reference: Option<ToolReference>,
     /// What the policies said, where they were asked.
     pub decision: Option<Decision>,
+    /// The decision of a person that it waited for.
+    pub approval: Option<Box<Approval>>,
     /// The result, or why there is none.
     pub ended: Result<Success, Failure>,
     /// What was sent.
@@ -411,8 +424,12 @@ pub struct CallOutcome {
 impl CallOutcome {
     /// The call's final state.
     pub fn status(&self) -> Status {
+        let taken_back =
+            self.approval.as_ref().is_some_and(|one| one.status == ApprovalStatus::Cancelled);
         match &self.ended {
             Ok(_) => Status::Succeeded,
+            // Nothing was tried.
+            Err(failure) if failure.code == FailureCode::Cancelled && taken_back => Status::Refused,
             Err(failure) => failure.code.status(),
         }
     }

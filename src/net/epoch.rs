@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use crate::clock::Clock;
-use crate::config::snapshot::{Serving, Snapshot, TlsSettings, Tool};
+use crate::config::listening::Serving;
+use crate::config::snapshot::{Snapshot, TlsSettings, Tool};
 use crate::net::connect::{Connect, TlsConnect, Tunnel};
 use crate::net::dns::ResolverError;
 use crate::net::pool::Way;

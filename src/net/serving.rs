@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::config::snapshot::{ClientCertificates, ServingTls};
+use crate::config::listening::{ClientCertificates, ServingTls};
 use crate::net::certificate::not_after;
 use crate::policy::peer_name::{NamePattern, PeerName};
 

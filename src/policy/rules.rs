@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use crate::model::call::Arguments;
 use crate::model::outcome::{Decision, Effect, PolicyName, ShadowRuling};
 use crate::policy::approval::ToolPolicy;
-use crate::policy::condition::Condition;
+use crate::policy::condition::{Absent, Condition};
 use crate::policy::identity::Glob;
 
 /// Whether a policy is in force.
@@ -93,13 +94,17 @@ pub fn decide(
     };
     let mut decision = Decision {
         effect: own.effect,
+        then_ask: false,
         policy: PolicyName::Tool,
         rule: None,
         message: None,
+        expires: None,
         shadow: Vec::new(),
     };
     let mut strictest: Option<&Policy> = None;
+    let mut asks = own.ask_first;
     for policy in matching(Mode::Enforce) {
+        asks |= policy.effect == Effect::AskFirst;
         let rank = |policy: &Policy| (policy.effect, policy.priority);
         if strictest.is_none_or(|other| rank(policy) > rank(other)) {
             strictest = Some(policy);
@@ -114,7 +119,9 @@ pub fn decide(
         decision.policy = policy.name();
         decision.rule.clone_from(&policy.rule);
         decision.message.clone_from(&policy.message);
+        decision.expires = policy.expires;
     }
+    decision.then_ask = asks && decision.effect == Effect::RequireApproval;
     if let Some(candidate) = &own.candidate
         && candidate.when.iter().all(|condition| condition.holds(arguments))
     {
@@ -135,6 +142,59 @@ pub fn decide(
         });
     }
     decision
+}
+
+/// A digest over what is in force of a tool's own policy and the policies that are about it: an approval is bound to it.
+/// What only watches changes nothing, nor does the order of the file.
+pub fn version(own: &ToolPolicy, policies: &[Arc<Policy>]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let mut feed = |text: &str| {
+        digest.update(text.len().to_be_bytes());
+        digest.update(text);
+    };
+    feed(own.effect.as_str());
+    feed(if own.ask_first { "ask_first" } else { "" });
+    let enforced = policies.iter().filter(|policy| policy.mode == Mode::Enforce);
+    let mut enforced: Vec<&Policy> = enforced.map(Arc::as_ref).collect();
+    enforced.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    for policy in enforced {
+        let Policy {
+            id,
+            mode: _,
+            tools,
+            agents,
+            permission,
+            when,
+            // Made of `when`.
+            rule: _,
+            effect,
+            // These two say what is read, not what may run.
+            message: _,
+            priority: _,
+            expires,
+        } = policy;
+        feed(id);
+        feed(effect.as_str());
+        for globs in [tools, agents] {
+            feed(&globs.len().to_string());
+            globs.iter().for_each(|glob| feed(glob.as_str()));
+        }
+        feed(match permission {
+            None => "",
+            Some(Permission::Read) => "READ",
+            Some(Permission::Write) => "WRITE",
+        });
+        feed(&when.len().to_string());
+        for condition in when {
+            feed(&condition.to_string());
+            feed(match condition.on_absent() {
+                Absent::Match => "match",
+                Absent::Skip => "skip",
+            });
+        }
+        feed(&expires.map(|expires| expires.as_millis().to_string()).unwrap_or_default());
+    }
+    digest.finalize().into()
 }
 
 #[cfg(test)]

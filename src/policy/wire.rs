@@ -44,6 +44,8 @@ const NEVER_OWN_PREFIXES: [&str; 5] = ["cl-", "content-", "proxy-", "webhook-", 
 pub struct WireProfile {
     /// The profile's name.
     pub name: String,
+    /// A digest over all that it says.
+    pub definition: [u8; 32],
     /// Which JSON Schema keywords its tools may use.
     pub dialect: Dialect,
     /// The policy of a tool that names none.

@@ -33,6 +33,8 @@ const LONGEST_TRIP: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct WireParts {
     /// The profile's name.
     pub name: String,
+    /// A digest over all that it says.
+    pub definition: [u8; 32],
     /// The pattern of its tools' names.
     pub names: String,
     /// Which JSON Schema keywords its tools may use.
@@ -81,6 +83,7 @@ impl WireParts {
         };
         let profile = WireProfile {
             name: self.name,
+            definition: self.definition,
             dialect: self.dialect,
             default_policy: self.default_policy,
             timeout: self.timeout,

@@ -31,6 +31,8 @@ impl WireProfile {
     pub fn view(&self) -> WireView<'_> {
         let Self {
             name,
+            // Everything in it is seen by itself.
+            definition: _,
             dialect,
             default_policy: _,
             timeout: _,

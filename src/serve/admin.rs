@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::clock::BoxFuture;
-use crate::config::snapshot::{LogLevel, Operators};
+use crate::config::listening::Operators;
+use crate::config::snapshot::LogLevel;
 use crate::gateway::Gateway;
 use crate::policy::identity::KeyDigest;
 use crate::serve::admin::status::Status;

@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::request::Parts;
 
-use crate::config::snapshot::Bind;
+use crate::config::listening::Bind;
 use crate::net::epoch::Epoch;
 use crate::net::key_sets::KeySets;
 use crate::net::serving::Peer;

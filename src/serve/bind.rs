@@ -11,7 +11,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-use crate::config::snapshot::Bind;
+use crate::config::listening::Bind;
 
 /// Clients that the kernel lets wait for us.
 const BACKLOG: i32 = 1024;

@@ -130,6 +130,16 @@ impl<'a, const N: usize> Fields<'a, N> {
             .ok_or_else(|| self.error(name, &format!("must be a whole number from {min} to {max}")))
     }
 
+    /// `true` or `false`.
+    pub fn truth(&self, name: &'static str) -> Result<Option<bool>, ApiError> {
+        match self.raw(name).map(RawValue::get) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(self.error(name, "must be true or false")),
+        }
+    }
+
     /// What is wrong with a field.
     pub fn error(&self, name: &'static str, what: &str) -> ApiError {
         let about = top_level(self.at, Some(name));

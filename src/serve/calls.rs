@@ -5,30 +5,28 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::post;
 use tokio::sync::watch;
 
 use crate::config::tools::MAX_HEADERS;
 use crate::gateway::{Gateway, LONGEST_DEADLINE, Malformed};
-use crate::model::call::{CallContext, EndUser, ToolCall};
+use crate::model::call::{CallContext, DEFAULT_WAIT, EndUser, ToolCall};
 use crate::model::id::{CallId, Token};
 use crate::model::json;
 use crate::model::secret::Secret;
 use crate::policy::identity::Scope;
 use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
-use crate::serve::http::{ApiCode, ApiError, is_json, json_text};
-use crate::serve::outcome;
-use crate::serve::{Phase, reached};
+use crate::serve::http::{ApiCode, ApiError, is_json};
+use crate::serve::{Phase, reached, told};
 
 /// Contract: `wait_ms` is at most a minute.
 const LONGEST_WAIT_MS: u64 = 60_000;
 /// Ids that only pass through.
 const ID_BYTES: usize = 256;
 
-const CALL_FIELDS: &[&str; 16] = &[
+const CALL_FIELDS: &[&str; 17] = &[
     "tool",
     "arguments",
     "call_id",
@@ -45,6 +43,7 @@ const CALL_FIELDS: &[&str; 16] = &[
     "wait_ms",
     "deadline_ms",
     "credentials",
+    "resend",
 ];
 const END_USER_FIELDS: &[&str; 2] = &["id", "external_id"];
 
@@ -92,9 +91,8 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
         return Err(draining());
     }
     let call = parse_call(&bytes)?;
-    let ended = gateway.call(epoch.clone(), caller, call).await?;
-    // A failing tool is not a failing request: every final state is a 200.
-    Ok(json_text(StatusCode::OK, outcome::write(&ended)))
+    let told = gateway.call(epoch.clone(), caller, call).await?;
+    Ok(told::answer(told))
 }
 
 fn draining() -> ApiError {
@@ -124,7 +122,7 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
         let pointer = format!("/arguments{}", error.pointer());
         ApiError::field(Some("arguments"), &pointer, &format!("`arguments`: {error}"))
     })?;
-    fields.number("wait_ms", 0, LONGEST_WAIT_MS)?;
+    let wait = fields.number("wait_ms", 0, LONGEST_WAIT_MS)?.map(Duration::from_millis);
     let round = fields.number("round", 1, u64::from(u32::MAX))?;
     let turn_index = fields.number("turn_index", 0, u64::from(u32::MAX))?;
     let longest = u64::try_from(LONGEST_DEADLINE.as_millis()).unwrap_or(u64::MAX);
@@ -142,7 +140,9 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
         model_call_id: fields.owned("model_call_id", ID_BYTES)?,
         test: false,
     };
-    let id = match fields.text("call_id", 69)? {
+    let given = fields.text("call_id", 69)?;
+    let is_named = given.is_some();
+    let id = match given {
         None => CallId::from_random(rand::random_iter::<[u8; 32]>().flatten()),
         Some(given) => CallId::parse(&given)
             .map_err(|error| fields.error("call_id", &format!("is wrong: {error}")))?,
@@ -150,7 +150,17 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
     let deadline = fields.number("deadline_ms", 1, longest)?.map(Duration::from_millis);
     let credentials = credentials(&fields)?;
     let tool = tool.into_owned();
-    Ok(ToolCall { id, tool, arguments, context, deadline, credentials })
+    Ok(ToolCall {
+        id,
+        is_named,
+        tool,
+        arguments,
+        context,
+        deadline,
+        wait: wait.unwrap_or(DEFAULT_WAIT),
+        resend: fields.truth("resend")?.unwrap_or(false),
+        credentials,
+    })
 }
 
 fn token<const N: usize>(

@@ -33,18 +33,32 @@ const MESSAGE_LIMIT: usize = 1024;
 /// The codes of contract section 4 that this version can give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiCode {
+    /// It was decided before, or can no longer be decided.
+    ApprovalClosed,
     /// The request is not what it must be.
     BadRequest,
+    /// The decision is about other arguments.
+    DigestMismatch,
     /// The gateway ends.
     Draining,
+    /// It stands in the configuration file, and is changed there.
+    FileManaged,
+    /// The step, or the call's id, is another call's.
+    IdempotencyConflict,
     /// Something broke in here.
     Internal,
+    /// What is to be kept is not what it must be.
+    InvalidDefinition,
     /// The method does not go with the path.
     MethodNotAllowed,
     /// The key may not do this.
     MissingScope,
+    /// Another one has the name.
+    NameTaken,
     /// Nothing is there.
     NotFound,
+    /// Sending the call again could have its effect twice.
+    NotIdempotent,
     /// Too many requests are being read.
     Overloaded,
     /// The body did not come in time.
@@ -55,55 +69,81 @@ pub enum ApiCode {
     Unauthorized,
     /// The body is not JSON by its type.
     UnsupportedType,
+    /// Somebody changed it meanwhile.
+    VersionConflict,
 }
 
 impl ApiCode {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 19] = [
+        Self::ApprovalClosed,
         Self::BadRequest,
+        Self::DigestMismatch,
         Self::Draining,
+        Self::FileManaged,
+        Self::IdempotencyConflict,
         Self::Internal,
+        Self::InvalidDefinition,
         Self::MethodNotAllowed,
         Self::MissingScope,
+        Self::NameTaken,
         Self::NotFound,
+        Self::NotIdempotent,
         Self::Overloaded,
         Self::RequestTimeout,
         Self::TooLarge,
         Self::Unauthorized,
         Self::UnsupportedType,
+        Self::VersionConflict,
     ];
 
     /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::ApprovalClosed => "approval_closed",
             Self::BadRequest => "bad_request",
+            Self::DigestMismatch => "digest_mismatch",
             Self::Draining => "draining",
+            Self::FileManaged => "file_managed",
+            Self::IdempotencyConflict => "idempotency_conflict",
             Self::Internal => "internal",
+            Self::InvalidDefinition => "invalid_definition",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::MissingScope => "missing_scope",
+            Self::NameTaken => "name_taken",
             Self::NotFound => "not_found",
+            Self::NotIdempotent => "not_idempotent",
             Self::Overloaded => "overloaded",
             Self::RequestTimeout => "request_timeout",
             Self::TooLarge => "too_large",
             Self::Unauthorized => "unauthorized",
             Self::UnsupportedType => "unsupported_type",
+            Self::VersionConflict => "version_conflict",
         }
     }
 
     /// The status that it is answered with.
     pub fn status(self) -> StatusCode {
         match self {
+            Self::ApprovalClosed => StatusCode::CONFLICT,
             Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::DigestMismatch => StatusCode::CONFLICT,
             Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::FileManaged => StatusCode::CONFLICT,
+            Self::IdempotencyConflict => StatusCode::CONFLICT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::InvalidDefinition => StatusCode::UNPROCESSABLE_ENTITY,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::MissingScope => StatusCode::FORBIDDEN,
+            Self::NameTaken => StatusCode::CONFLICT,
             Self::NotFound => StatusCode::NOT_FOUND,
+            Self::NotIdempotent => StatusCode::CONFLICT,
             Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::UnsupportedType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::VersionConflict => StatusCode::CONFLICT,
         }
     }
 }
@@ -116,8 +156,18 @@ impl ApiError {
 
     /// A 400 that names the field by its JSON pointer; `about` is the known top-level field that it is or stands in.
     pub fn field(about: Option<&'static str>, pointer: &str, message: &str) -> Self {
+        Self::field_of(ApiCode::BadRequest, about, pointer, message)
+    }
+
+    /// The same with another code.
+    pub fn field_of(
+        code: ApiCode,
+        about: Option<&'static str>,
+        pointer: &str,
+        message: &str,
+    ) -> Self {
         let field = Some(bounded(pointer.to_owned(), POINTER_LIMIT));
-        Self { field, about, ..Self::new(ApiCode::BadRequest, message) }
+        Self { field, about, ..Self::new(code, message) }
     }
 }
 
@@ -166,12 +216,20 @@ impl IntoResponse for ApiError {
             // What is left of the body is not read: the connection cannot go on.
             ApiCode::RequestTimeout | ApiCode::TooLarge => &[(CONNECTION, "close")],
             ApiCode::Unauthorized => &[(WWW_AUTHENTICATE, "Bearer")],
-            ApiCode::BadRequest
+            ApiCode::ApprovalClosed
+            | ApiCode::BadRequest
+            | ApiCode::DigestMismatch
+            | ApiCode::FileManaged
+            | ApiCode::IdempotencyConflict
             | ApiCode::Internal
+            | ApiCode::InvalidDefinition
             | ApiCode::MethodNotAllowed
             | ApiCode::MissingScope
+            | ApiCode::NameTaken
             | ApiCode::NotFound
-            | ApiCode::UnsupportedType => &[],
+            | ApiCode::NotIdempotent
+            | ApiCode::UnsupportedType
+            | ApiCode::VersionConflict => &[],
         };
         for (name, value) in headers {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -186,8 +244,8 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
 }
 
 /// A response of JSON that is written already.
-pub fn json_text(status: StatusCode, text: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(text));
+pub fn json_text(status: StatusCode, text: impl Into<Body>) -> Response {
+    let mut response = Response::new(text.into());
     *response.status_mut() = status;
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);

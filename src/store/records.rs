@@ -89,19 +89,6 @@ pub struct ApprovalFilter {
     pub most: usize,
 }
 
-/// How long things are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Keep {
-    /// Finished calls, and closed approvals with them.
-    pub calls: Duration,
-    /// How long an identity stays bound after its call ended.
-    pub replay: Duration,
-    /// The audit trail.
-    pub audit: Duration,
-    /// Finished calls at most; the oldest go first.
-    pub max_calls: u64,
-}
-
 /// Something that people are told, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {

@@ -11,7 +11,7 @@ use prometheus::{
 };
 
 use crate::config::snapshot::Tool;
-use crate::model::outcome::{CallOutcome, Decision, Effect, FailureCode};
+use crate::model::outcome::{CallOutcome, Decision, Effect, Failure, FailureCode, Success};
 use crate::policy::breaker::State;
 use crate::telemetry::config_metrics::ConfigMetrics;
 use crate::telemetry::labels::{
@@ -21,6 +21,7 @@ use crate::telemetry::maker::Maker;
 use crate::telemetry::readings::Readings;
 use crate::telemetry::tool_metrics::{ToolMetrics, call_labels};
 use crate::telemetry::vectors::Vectors;
+use crate::telemetry::waiting_metrics::WaitingMetrics;
 
 /// The label of calls to a tool that does not exist: no label value ever comes from a request.
 pub const UNKNOWN_TOOL: &str = "_unknown";
@@ -76,7 +77,9 @@ pub struct Metrics {
     registry: Registry,
     named: RwLock<Arc<Named>>,
     phases: [Histogram; Phase::ALL.len()],
-    vectors: Vectors,
+    pub(super) vectors: Vectors,
+    /// Calls that wait for a person.
+    pub(super) waiting: WaitingMetrics,
     /// Calls that run now.
     pub calls_in_flight: IntGauge,
     /// How many may be sent at the same time.
@@ -218,6 +221,7 @@ impl Metrics {
             ),
         };
         let metrics = Self {
+            waiting: WaitingMetrics::new(&make),
             phases: Phase::ALL.map(|phase| phase_seconds.with_label_values(&[phase.as_str()])),
             named: RwLock::new(Arc::new(Named::new(per_tool, &vectors))),
             calls_in_flight: make.gauge("calls_in_flight", "Calls that run now."),
@@ -302,6 +306,13 @@ impl Metrics {
         }
     }
 
+    /// The label that a tool's series have.
+    pub(super) fn label(&self, tool: &str) -> String {
+        let named = self.named();
+        let known = named.tools.contains_key(tool);
+        named.label(if known { tool } else { UNKNOWN_TOOL }).to_owned()
+    }
+
     fn named(&self) -> Arc<Named> {
         self.named.read().expect("no panic holds this lock").clone()
     }
@@ -320,7 +331,12 @@ impl Metrics {
     /// Counts a finished call.
     pub fn finished(&self, tool: &ToolMetrics, outcome: &CallOutcome) {
         tool.duration.observe(outcome.duration.as_secs_f64());
-        match &outcome.ended {
+        self.ended(tool, &outcome.ended);
+    }
+
+    /// Counts the end of a call whose duration says nothing: it waited for a person, or its gateway is gone.
+    pub fn ended(&self, tool: &ToolMetrics, ended: &Result<Success, Failure>) {
+        match ended {
             Ok(success) => {
                 tool.ok.inc();
                 if success.cut_note.is_some() {

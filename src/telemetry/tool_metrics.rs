@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use prometheus::{Histogram, IntCounter};
 
+use crate::model::approval::ApprovalStatus;
 use crate::model::outcome::{FailureCode, Fault, Status};
 use crate::policy::breaker::State;
 use crate::telemetry::labels::{AttemptResult, LimitScope, ProbeResult, RetryReason};
@@ -27,6 +28,8 @@ pub struct ToolMetrics {
     pub(super) rate_limited: [IntCounter; LimitScope::ALL.len()],
     pub(super) circuit_transitions: [IntCounter; State::ALL.len()],
     pub(super) circuit_probes: [IntCounter; ProbeResult::ALL.len()],
+    pub(super) approvals: [IntCounter; ApprovalStatus::ALL.len()],
+    pub(super) replays: IntCounter,
     retired: AtomicBool,
 }
 
@@ -59,6 +62,11 @@ impl ToolMetrics {
                 .map(|to| vectors.circuit_transitions.with_label_values(&[label, to.as_str()])),
             circuit_probes: ProbeResult::ALL
                 .map(|result| vectors.circuit_probes.with_label_values(&[label, result.as_str()])),
+            approvals: std::array::from_fn(|at| {
+                let result = ApprovalStatus::ALL[at].as_str();
+                vectors.approvals.with_label_values(&[label, result])
+            }),
+            replays: vectors.replays.with_label_values(one),
             retired: AtomicBool::new(false),
             label: label.to_owned(),
         }

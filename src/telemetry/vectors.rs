@@ -33,6 +33,8 @@ pub(super) struct Vectors {
     pub(super) rate_limited: IntCounterVec,
     pub(super) circuit_transitions: IntCounterVec,
     pub(super) circuit_probes: IntCounterVec,
+    pub(super) approvals: IntCounterVec,
+    pub(super) replays: IntCounterVec,
     pub(super) http_requests: IntCounterVec,
     pub(super) build_info: GaugeVec,
 }
@@ -127,6 +129,16 @@ impl Vectors {
                 "Calls that tried a failing tool again.",
                 &["tool", "result"],
             ),
+            approvals: make.counters(
+                "approvals_total",
+                "Approvals by how they ended.",
+                &["tool", "result"],
+            ),
+            replays: make.counters(
+                "idempotent_replays_total",
+                "Calls that were asked for again and told from before.",
+                tool,
+            ),
             http_requests: make.counters(
                 "http_requests_total",
                 "Requests to Sortie's own listeners.",
@@ -155,6 +167,8 @@ impl Vectors {
         forget(&self.rate_limited, gone);
         forget(&self.circuit_transitions, gone);
         forget(&self.circuit_probes, gone);
+        forget(&self.approvals, gone);
+        forget(&self.replays, gone);
     }
 }
 

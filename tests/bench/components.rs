@@ -6,15 +6,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sortie::config::snapshot::Tool;
+use sortie::config::storage::Keep;
 use sortie::model::call::ToolCall;
-use sortie::model::outcome::{AttemptRecord, CallOutcome, Success, ToolReference};
+use sortie::model::id::{CallId, IdempotencyKey, Token};
+use sortie::model::outcome::{AttemptRecord, CallOutcome, Phase, Status, Success, ToolReference};
+use sortie::model::outcome_text;
 use sortie::policy::answer::{self, AnswerHead};
 use sortie::policy::rules;
 use sortie::policy::sign::MessageId;
 use sortie::policy::wire::Rendering;
-use sortie::serve;
 use sortie::serve::calls::parse_call;
-use sortie::telemetry::labels::{AttemptResult, Phase};
+use sortie::store::Store;
+use sortie::store::records::CallRecord;
+use sortie::store::sqlite::SqliteStore;
+use sortie::telemetry::labels::{AttemptResult, Phase as CallPhase};
 use sortie::telemetry::log::{CallLine, LineCaller, LogSink};
 use sortie::telemetry::metrics::{Metrics, ToolLabels};
 
@@ -57,6 +62,7 @@ pub(crate) fn measure(config: PathBuf) -> Vec<(&'static str, f64)> {
     let metrics = Metrics::new(true);
     metrics.configure(true, [labels(tool)]);
     let series = metrics.tool(tool.name.as_str());
+    let recorded = recorded(&call, outcome_text::write(&outcome).into());
     let literal = |admitted: &sortie::policy::address::Admitted<'_>| {
         admitted.literal().expect("the server's address stands in the URL")
     };
@@ -83,19 +89,86 @@ pub(crate) fn measure(config: PathBuf) -> Vec<(&'static str, f64)> {
             }),
         ),
         ("read an answer of 1 KB", time(|| read(&answer))),
-        ("the outcome as JSON", time(|| serve::outcome::write(&outcome))),
+        ("the outcome as JSON", time(|| outcome_text::write(&outcome))),
         ("the log line", time(|| sink.call(&CallLine::new(&outcome, &call.context, caller)))),
         (
             "the metrics",
             time(|| {
                 metrics.finished(&series, &outcome);
                 metrics.attempt(&series, AttemptResult::Success, outcome.duration);
-                metrics.phase(Phase::FirstByte, outcome.duration);
-                metrics.phase(Phase::Body, outcome.duration);
+                metrics.phase(CallPhase::FirstByte, outcome.duration);
+                metrics.phase(CallPhase::Body, outcome.duration);
                 metrics.response(&series, answer.len());
             }),
         ),
+        ("the record, in memory", record(&SqliteStore::memory().expect("memory"), &recorded)),
+        ("the record, in a file", {
+            let folder = tempfile::tempdir().expect("a folder");
+            let store = SqliteStore::open(&folder.path().join("bench.db")).expect("a file");
+            record(&store, &recorded)
+        }),
     ]
+}
+
+/// The record of a call that ended, 1.2 KB with its outcome.
+fn recorded(call: &ToolCall, outcome: Bytes) -> CallRecord {
+    CallRecord {
+        organisation: "default".into(),
+        id: call.id.clone(),
+        phase: Phase::Ended(Status::Succeeded),
+        bound: true,
+        identity: call.context.idempotency_key(),
+        alias: None,
+        tool: call.tool.as_str().into(),
+        key: "bench".into(),
+        context: call.context.clone(),
+        deadline: None,
+        code: Some("ok".into()),
+        created_at_ms: NOW_MS,
+        finished_at_ms: Some(NOW_MS),
+        arguments: Some(call.arguments.text().clone()),
+        arguments_digest: None,
+        outcome,
+        instance: Some("bench".into()),
+    }
+}
+
+/// Nanoseconds of a record: fresh calls, eight of each run and session, as many at once as the recorder takes; the store
+/// is as full as it gets.
+fn record(store: &SqliteStore, like: &CallRecord) -> f64 {
+    const AT_ONCE: u32 = 512;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let keep = Keep {
+        calls: Duration::from_secs(7 * 86_400),
+        replay: Duration::from_secs(86_400),
+        audit: Duration::from_secs(86_400),
+        max_calls: 100_000,
+    };
+    runtime.block_on(store.sweep(&keep, NOW_MS)).expect("it works");
+    let mut count = 0_u32;
+    let mut batch = || {
+        let records = (0..AT_ONCE).map(|_| {
+            count += 1;
+            let mut record = like.clone();
+            let turn = count / 8;
+            let run = Token::parse(&format!("run_{:08x}", turn.wrapping_mul(0x9e37_79b9)));
+            let (run, step) = (run.expect("valid"), Token::parse("3").expect("valid"));
+            record.id = CallId::parse(&format!("call_{count:016}")).expect("valid");
+            record.identity = Some(IdempotencyKey::derive(&run, &step, count % 8));
+            record.context.session_id = Some(format!("se_{:08x}", turn.wrapping_mul(0x85eb_ca6b)));
+            record.context.run_id = Some(run);
+            record
+        });
+        let records: Vec<_> = records.collect();
+        let begun = Instant::now();
+        runtime.block_on(store.write(records)).expect("it works");
+        begun.elapsed()
+    };
+    (0..220).for_each(|_| drop(batch()));
+    let mut times: Vec<_> = (0..BATCHES).map(|_| batch()).collect();
+    times.sort();
+    times[BATCHES / 2].as_nanos() as f64 / f64::from(AT_ONCE)
 }
 
 fn read(body: &Bytes) -> Success {
@@ -117,6 +190,7 @@ fn outcome(tool: &Tool, call: &ToolCall, success: Success) -> CallOutcome {
             filler: tool.filler.clone(),
         }),
         decision: Some(rules::decide(&tool.policy, &tool.policies, None, &call.arguments)),
+        approval: None,
         ended: Ok(success),
         attempts: vec![AttemptRecord {
             at_ms: NOW_MS,

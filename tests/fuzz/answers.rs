@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use sortie::model::call::{CallContext, EndUser};
 use sortie::model::id::CallId;
 use sortie::model::outcome::{CallOutcome, Failure, FailureCode, Problem, Success, ToolResult};
+use sortie::model::outcome_text::write;
 use sortie::policy::answer::{
     AnswerHead, ERROR_BODY_LIMIT, ErrorBody, error_text, judge_head, read,
 };
 use sortie::policy::retry::{
     Asked, AttemptEnd, Next, RetryPolicy, ToolTraits, backoff, next, parse_retry_after, safe,
 };
-use sortie::serve::outcome::write;
 use sortie::telemetry::log::{CallLine, LineCaller, LogSink};
 
 use super::{NOW, number, take_line};
@@ -143,6 +143,7 @@ pub fn outcome(data: &[u8]) {
     let (owner, region) = (given(7), given(8));
     for ended in [Err(failure), Ok(success)] {
         let outcome = CallOutcome {
+            approval: None,
             id: CallId::from_random(std::iter::repeat(7)),
             tool: part(0),
             reference: None,

@@ -36,6 +36,7 @@ mod retry_waits;
 mod review;
 mod secrets;
 mod soak;
+mod store_suite;
 mod support;
 mod tidy;
 mod timeouts;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::config::change::{Changes, Direction, Kind, Told};
-use crate::config::snapshot::{AdminListener, ApiListener, Bind, Listeners, TelemetryListener};
+use crate::config::listening::{AdminListener, ApiListener, Bind, Listeners, TelemetryListener};
 
 /// Compares the three.
 pub(super) fn compare(changes: &mut Changes, old: &Listeners, new: &Listeners) {

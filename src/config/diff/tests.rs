@@ -12,6 +12,11 @@ const NOW: i64 = 1_800_000_000;
 const BASE: &str = r#"
 version: 1
 region: eu
+organisations: [{id: default, admins: [ada@example.com]}, {id: clinic}]
+storage: {url: "sqlite:/v/a.db", capture: none, keep: {calls: 7d, replay: 24h, audit: 400d, max_calls: 1000}}
+notifications:
+  webhook: {url: "https://hooks.example.com/a", secret: {file: w1}, events: [approval.requested]}
+  smtp: {url: "smtp://mail.example.com", from: s@example.com, to: [bob@example.com], events: [config.rejected]}
 auth:
   keys:
     - {name: support, scopes: [agent], agents: ["support-*"], tools: ["orders_*"], expires: 2027-06-01,
@@ -39,7 +44,7 @@ egress:
     - {tools: [wms], hosts: [wms.corp.example.com], cidrs: [10.20.0.0/16], ports: ["8443"], reason: vpn, owner: logistics, expires: 2027-03-01}
   tls: {min_version: "1.3", roots: webpki}
   proxy: {url: "http://proxy.example.com:3128", mode: connect_ip}
-limits: {max_calls_in_flight: 100}
+limits: {max_calls_in_flight: 100, calls_per_round: 4, confirm_for: 20m}
 logging: {level: info}
 agents: [{id: shop, tools: ["orders_*"]}, {id: desk, tools: ["*"]}]
 policies:
@@ -83,6 +88,8 @@ tools:
     breaker: {consecutive: 5, failure_ratio: 0.5, open_for: 30s}
     annotations: {idempotent: false, read_only: false, destructive: false}
     filler: One moment.
+    ask_first: true
+    capture: none
     enabled: false
 "#;
 
@@ -120,6 +127,27 @@ type Case = (&'static str, &'static str, &'static [(Direction, &'static str, Kin
 const CASES: &[Case] = {
     use Direction::{Looser, Neutral, Tighter};
     &[
+        ("name: support, ", "name: support, organisation: clinic, ", &[(Looser, "auth.keys.support.organisation", Kind::Organisation)]),
+        ("ada@example.com", "eve@example.com", &[(Looser, "organisations.default.admins", Kind::MailTo)]),
+        ("{id: clinic}", "{id: ward}", &[(Neutral, "organisations.clinic", Kind::Setting), (Neutral, "organisations.ward", Kind::Setting)]),
+        ("sqlite:/v/a.db", "sqlite:/v/b.db", &[(Neutral, "storage.url", Kind::Setting)]),
+        ("db\", capture: none", "db\", capture: full", &[(Looser, "storage.capture", Kind::Capture)]),
+        ("audit: 400d", "audit: 30d", &[(Looser, "storage.keep.audit", Kind::AuditTime)]),
+        ("calls: 7d", "calls: 8d", &[(Neutral, "storage.keep.calls", Kind::Setting)]),
+        ("replay: 24h", "replay: 1h", &[(Neutral, "storage.keep.replay", Kind::Setting)]),
+        ("max_calls: 1000", "max_calls: 0", &[(Neutral, "storage.keep.max_calls", Kind::Setting)]),
+        ("https://hooks.example.com/a", "https://hooks.example.com/b", &[(Looser, "notifications.webhook.url", Kind::NotifyTarget)]),
+        ("secret: {file: w1}", "secret: {file: w2}", &[(Neutral, "notifications.webhook.secret", Kind::Reference)]),
+        ("events: [approval.requested]", "events: [call.finished]", &[(Neutral, "notifications.webhook.events", Kind::Setting)]),
+        ("smtp://mail.example.com", "smtp://mail.example.org", &[(Looser, "notifications.smtp.url", Kind::NotifyTarget)]),
+        ("from: s@", "from: t@", &[(Neutral, "notifications.smtp.from", Kind::Setting)]),
+        ("to: [bob@example.com]", "to: admins", &[(Looser, "notifications.smtp.to", Kind::MailTo)]),
+        ("events: [config.rejected]", "events: [call.finished]", &[(Neutral, "notifications.smtp.events", Kind::Setting)]),
+        ("calls_per_round: 4", "calls_per_round: 5", &[(Looser, "limits.calls_per_round", Kind::CallsInRound)]),
+        ("confirm_for: 20m", "max_rounds: 4", &[(Tighter, "limits.confirm_for", Kind::Timeout), (Looser, "limits.max_rounds", Kind::CallsInRound)]),
+        ("confirm_for: 20m", "confirm_for: 20m, dispatch_within: 1h", &[(Looser, "limits.dispatch_within", Kind::Timeout)]),
+        ("    ask_first: true\n", "", &[(Looser, "tools.orders_find.ask_first", Kind::AskFirst)]),
+        ("    capture: none\n", "    capture: full\n", &[(Looser, "tools.orders_find.capture", Kind::Capture)]),
         ("scopes: [agent], agents", "scopes: [agent, 'agent:call'], agents", &[(Looser, "auth.keys.support.scopes", Kind::Scopes)]),
         (r#"agents: ["support-*"]"#, r#"agents: ["support-eu"]"#, &[(Tighter, "auth.keys.support.agents", Kind::CallerAgents)]),
         (r#"tools: ["orders_*"], "#, "", &[(Looser, "auth.keys.support.tools", Kind::CallerTools)]),
@@ -362,8 +390,7 @@ fn no_kind_is_out_of_reach() {
     ]);
     let rest: Vec<Kind> =
         Kind::ALL.iter().copied().filter(|kind| !reached.contains(kind)).collect();
-    // There is one organisation yet.
-    assert_eq!(rest, [Kind::Organisation]);
+    assert_eq!(rest, []);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::change::{Changes, Direction, Kind, Told, pairs};
+use crate::config::diff::keeping::captured;
 use crate::config::diff::{policies, references, schema};
 use crate::config::snapshot::{Tool, ToolLimits, Unavailable};
 use crate::model::id::ToolName;
@@ -74,6 +75,7 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         endpoint,
         // Everything in it is compared by itself.
         route_digest: _,
+        definition_digest: _,
         parameters,
         // Made of `parameters` and `description`.
         arguments: _,
@@ -91,6 +93,7 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         // It is in `policy`.
         ask_first: _,
         policies,
+        capture,
         limits,
         destructive,
         idempotent,
@@ -115,6 +118,7 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
     let (before, after) = (bytes(*result_limit), bytes(new.result_limit));
     at.compare(Kind::ResultLimit, "result_max_bytes", before, after);
     compare_policy(&mut at, policy, &new.policy);
+    at.compare(Kind::Capture, "capture", captured(*capture), captured(new.capture));
     compare_limits(&mut at, limits, &new.limits);
     let truth = Told::truth;
     let (before, after) = (truth(*idempotent), truth(new.idempotent));
@@ -182,9 +186,18 @@ fn compare_endpoint(at: &mut At<'_>, key: &str, kind: Kind, old: &Endpoint, new:
 }
 
 fn compare_policy(at: &mut At<'_>, old: &ToolPolicy, new: &ToolPolicy) {
-    let ToolPolicy { effect, candidate } = old;
+    let ToolPolicy { effect, ask_first, candidate } = old;
     let strictness = |effect: Effect| Told::number(effect.rank(), effect.as_str());
     at.compare(Kind::Policy, "policy", strictness(*effect), strictness(new.effect));
+    // Elsewhere it is the effect, or never comes to it.
+    if [*effect, new.effect] == [Effect::RequireApproval; 2] {
+        at.compare(
+            Kind::AskFirst,
+            "ask_first",
+            Told::truth(*ask_first),
+            Told::truth(new.ask_first),
+        );
+    }
     let word = |candidate: &Option<Candidate>| match candidate {
         None => Told::text("none"),
         Some(Candidate { effect, when }) if when.is_empty() => Told::text(effect.as_str()),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::context::{Source, SourceError};
-use crate::config::snapshot::{Bind, Reuse, TlsVersion, Unavailable};
+use crate::config::listening::Bind;
+use crate::config::snapshot::{Reuse, TlsVersion, Unavailable};
 use crate::model::outcome::Effect;
 use crate::model::secret::Secret;
 use crate::policy::authentication::Authentication;
@@ -14,6 +15,9 @@ use crate::policy::authentication::Authentication;
 const NOW: i64 = 1_793_354_102;
 /// Stands in every secret of these tests, and must stand in nothing that is printed.
 const CANARY: &str = "canary7f3a";
+
+/// Calls may wait, and nothing is to be warned of.
+const STORED: &str = "storage: {url: \"sqlite:a.db\"}\n";
 
 /// A client's certificate and its key.
 static CLIENT: LazyLock<rcgen::CertifiedKey<rcgen::KeyPair>> = LazyLock::new(|| {
@@ -139,8 +143,10 @@ mod files;
 mod included;
 mod limits;
 mod mistakes;
+mod notifications;
 mod policies;
 mod sections;
+mod storage;
 mod tools;
 
 #[test]
@@ -189,10 +195,10 @@ fn what_must_be_there_is_asked_for() {
 #[test]
 fn unknown_duplicate_and_later_keys_are_told_apart() {
     bad(
-        "tool: []\nregion: a\nregion: b\nstorage: {}\negress: {port: []}\n",
+        "tool: []\nregion: a\nregion: b\nseal: {}\negress: {port: []}\n",
         "3:1: tool: is not a known key, did you mean `tools`?\n\
          5:1: region: stands twice, first on line 4\n\
-         6:1: storage: is not supported by this version\n\
+         6:1: seal: is not supported by this version\n\
          7:10: egress.port: is not a known key, did you mean `ports`?",
     );
 }

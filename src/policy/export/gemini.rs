@@ -107,7 +107,9 @@ impl Writer<'_> {
             alternatives =
                 kinds.iter().map(|kind| self.one(kind, &Parts::default(), false)).collect();
         }
-        // Beside `anyOf` nothing else may stand, so each alternative has what was said about all of them.
+        // Beside `anyOf` nothing else may stand, so each alternative has what was said about all of them, and those of an
+        // alternative are alternatives.
+        alternatives = alternatives.into_iter().flat_map(alone).collect();
         for alternative in &mut alternatives {
             if nullable {
                 alternative.set("nullable", Tree::truth(true));
@@ -115,7 +117,6 @@ impl Writer<'_> {
             let description = parts.other("description").filter(|text| text.as_text().is_some());
             if let Some(description) = description
                 && alternative.get("description").is_none()
-                && alternative.get("anyOf").is_none()
             {
                 alternative.set("description", description.clone());
             }
@@ -271,4 +272,12 @@ fn choices(parts: &Parts) -> Option<Tree> {
 /// Whether a schema says nothing but null.
 fn is_null(schema: &Tree) -> bool {
     schema.get("type").and_then(Tree::as_text) == Some("null")
+}
+
+/// The alternatives of a schema; itself where it has none.
+fn alone(schema: Tree) -> Vec<Tree> {
+    match schema.get("anyOf") {
+        Some(alternatives) => alternatives.items().to_vec(),
+        None => vec![schema],
+    }
 }

@@ -188,6 +188,10 @@ fn gemini_is_shown_known_keywords_alone() {
 #[test]
 fn gemini_takes_choices_of_texts_alone() {
     gemini(r#"{"enum":["a","b"]}"#, r#"{"type":"string","enum":["a","b"]}"#);
+    // Beside `anyOf` nothing else may stand.
+    let inner = r#"{"type":"string","nullable":true},{"type":"number","nullable":true},{"type":"boolean","nullable":true},{"type":"object","nullable":true}"#;
+    let schema = r#"{"allOf":[{"enum":["a",null]}],"anyOf":[{}]}"#;
+    gemini(schema, &format!(r#"{{"anyOf":[{inner}]}}"#));
     gemini(r#"{"enum":["a",null]}"#, r#"{"type":"string","nullable":true,"enum":["a"]}"#);
     gemini(r#"{"const":"a"}"#, r#"{"type":"string","enum":["a"]}"#);
     gemini(r#"{"type":"string","enum":["","a"]}"#, r#"{"type":"string"}"#);

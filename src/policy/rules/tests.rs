@@ -25,7 +25,7 @@ fn policy(id: &str, effect: Effect) -> Policy {
 }
 
 fn own(effect: Effect) -> ToolPolicy {
-    ToolPolicy { effect, candidate: None }
+    ToolPolicy { effect, ask_first: effect == Effect::AskFirst, candidate: None }
 }
 
 fn over(amount: i64) -> Vec<Condition> {
@@ -135,6 +135,7 @@ fn a_shadow_changes_nothing_and_says_whether_it_would() {
 #[test]
 fn a_candidate_stands_for_the_tool_s_own_policy() {
     let with = |when| ToolPolicy {
+        ask_first: false,
         effect: Effect::RequireApproval,
         candidate: Some(Candidate { effect: Effect::Allow, when }),
     };
@@ -145,6 +146,72 @@ fn a_candidate_stands_for_the_tool_s_own_policy() {
     let held = decided(&with(Vec::new()), vec![policy("a", Effect::RequireApproval)]);
     assert!(!held.shadow[0].disagrees, "the policy would have asked all the same");
     assert_eq!(decided(&with(over(1000)), Vec::new()).shadow, []);
+}
+
+#[test]
+fn an_operator_decides_first_and_then_the_person() {
+    let asks = |own: &ToolPolicy, rules| {
+        let decision = decided(own, rules);
+        (decision.effect, decision.then_ask)
+    };
+    let (needs, person) = (Effect::RequireApproval, Effect::AskFirst);
+    assert_eq!(asks(&own(person), vec![policy("a", needs)]), (needs, true));
+    assert_eq!(asks(&own(needs), vec![policy("a", person)]), (needs, true));
+    assert_eq!(asks(&ToolPolicy { ask_first: true, ..own(needs) }, vec![]), (needs, true));
+    let both = vec![policy("a", needs), policy("b", person)];
+    assert_eq!(asks(&own(Effect::Allow), both), (needs, true));
+    assert_eq!(asks(&own(needs), vec![]), (needs, false));
+    assert_eq!(asks(&own(person), vec![]), (person, false), "nobody comes before the person");
+    assert_eq!(asks(&own(person), vec![policy("a", Effect::Deny)]), (Effect::Deny, false));
+    let watching = Policy { mode: Mode::Shadow, ..policy("a", person) };
+    assert_eq!(asks(&own(needs), vec![watching]), (needs, false));
+}
+
+#[test]
+fn who_decided_says_how_long_a_person_may_take() {
+    let minutes = |minutes: u64| Some(Duration::from_secs(minutes * 60));
+    let rule = |id, effect, time| Policy { expires: minutes(time), ..policy(id, effect) };
+    let rules = || vec![rule("a", Effect::RequireApproval, 5), rule("b", Effect::AskFirst, 7)];
+    assert_eq!(decided(&own(Effect::Allow), rules()).expires, minutes(5));
+    assert_eq!(decided(&own(Effect::Deny), rules()).expires, None);
+}
+
+#[test]
+fn the_version_is_that_of_what_is_in_force() {
+    let seen = |own: &ToolPolicy, rules: Vec<Policy>| {
+        version(own, &rules.into_iter().map(Arc::new).collect::<Vec<_>>())
+    };
+    let (base, tool) = (policy("a", Effect::RequireApproval), own(Effect::Allow));
+    let before = seen(&tool, vec![base.clone()]);
+    let glob = || vec![Glob::parse("x").expect("a glob")];
+    for changed in [
+        Policy { id: "b".into(), ..base.clone() },
+        Policy { effect: Effect::Deny, ..base.clone() },
+        Policy { tools: glob(), ..base.clone() },
+        Policy { agents: glob(), ..base.clone() },
+        Policy { permission: Some(Permission::Read), ..base.clone() },
+        Policy { permission: Some(Permission::Write), ..base.clone() },
+        Policy { when: over(500), ..base.clone() },
+        Policy { when: over(501), ..base.clone() },
+        Policy { expires: Some(Duration::from_secs(60)), ..base.clone() },
+        Policy { mode: Mode::Shadow, ..base.clone() },
+    ] {
+        assert_ne!(seen(&tool, vec![changed.clone()]), before, "{changed:?}");
+    }
+    assert_ne!(seen(&own(Effect::AskFirst), vec![base.clone()]), before);
+    assert_ne!(
+        seen(&ToolPolicy { ask_first: true, ..own(Effect::Allow) }, vec![base.clone()]),
+        before
+    );
+    let shadow = Policy { mode: Mode::Shadow, ..policy("z", Effect::Deny) };
+    assert_eq!(seen(&tool, vec![base.clone(), shadow]), before);
+    let candidate = Some(Candidate { effect: Effect::Deny, when: Vec::new() });
+    assert_eq!(seen(&ToolPolicy { candidate, ..own(Effect::Allow) }, vec![base.clone()]), before);
+    let (message, priority) = (Some("Another one.".into()), 3);
+    assert_eq!(seen(&tool, vec![Policy { message, priority, ..base.clone() }]), before);
+    let other = policy("b", Effect::Deny);
+    let one_way = seen(&tool, vec![base.clone(), other.clone()]);
+    assert_eq!(seen(&tool, vec![other, base]), one_way, "the order of the file says nothing");
 }
 
 proptest! {

@@ -26,6 +26,7 @@ const LINES: &str = r#"[
 fn profile(key_form: KeyForm) -> WireProfile {
     WireParts {
         name: "hub".into(),
+        definition: [0; 32],
         names: "[a-z]+|[a-z]+_order".into(),
         dialect: Dialect::Full,
         default_policy: Effect::Allow,

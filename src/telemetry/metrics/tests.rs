@@ -72,9 +72,11 @@ fn a_tool_that_goes_takes_its_series_along_and_one_that_stays_goes_on() {
     };
     let decision = Decision {
         effect: Effect::Deny,
+        then_ask: false,
         policy: PolicyName::Tool,
         rule: None,
         message: None,
+        expires: None,
         shadow: vec![watching],
     };
     metrics.address_decision(&goes, "refuse", "private", "enforce");

@@ -23,7 +23,9 @@ fn ends(code: FailureCode) -> Vec<AttemptEnd> {
         FailureCode::Redirect => vec![Status(302)],
         FailureCode::Timeout => vec![ResponseTimeout, BodyTimeout],
         FailureCode::BlockedHost => vec![AttemptEnd::Blocked],
-        FailureCode::Cancelled
+        FailureCode::ApprovalExpired
+        | FailureCode::ApprovalVoid
+        | FailureCode::Cancelled
         | FailureCode::CircuitOpen
         | FailureCode::Denied
         | FailureCode::Internal
@@ -33,6 +35,7 @@ fn ends(code: FailureCode) -> Vec<AttemptEnd> {
         | FailureCode::NotOnAgent
         | FailureCode::Overloaded
         | FailureCode::RateLimited
+        | FailureCode::Rejected
         | FailureCode::ToolDisabled
         | FailureCode::UnknownTool => Vec::new(),
     }

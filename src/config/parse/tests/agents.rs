@@ -9,7 +9,7 @@ tools:
 ";
 
 fn agents(list: &str) -> String {
-    with_head(&format!("agents:\n{list}{TOOLS}"))
+    with_head(&format!("agents:\n{list}{TOOLS}{STORED}"))
 }
 
 #[track_caller]

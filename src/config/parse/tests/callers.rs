@@ -4,7 +4,7 @@ use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 
 use super::*;
-use crate::config::snapshot::{Serving, ServingTls};
+use crate::config::listening::{Serving, ServingTls};
 use crate::policy::authentication::Known;
 use crate::policy::identity::Proof;
 use crate::policy::issuer::KeySource;
@@ -279,7 +279,7 @@ fn issuers_that_are_not_whole_are_told_what_they_lack() {
          6:31: auth.jwt[2].audiences[0]: must have 1 to 512 bytes\n\
          6:75: auth.jwt[2].scopes.claim: must have 1 to 512 bytes\n\
          6:87: auth.jwt[2].scopes.values: is empty, write {VALUE: [SCOPE]}\n\
-         6:106: auth.jwt[2].organisation: must be `default`, this version knows no other organisation\n\
+         6:106: auth.jwt[2].organisation: must be `default`\n\
          7:90: auth.jwt[3].scopes.values.v[0]: must be `agent`, `agent:approve`, `agent:call`, `agent:policy` or `agent:write`\n\
          7:100: auth.jwt[3].scopes.values.w: is empty, write for example [agent, \"agent:call\"]",
     );

@@ -292,7 +292,8 @@ fn an_agent_of_the_main_file_may_wait_for_tools_of_others() {
 #[test]
 fn policies_are_about_the_tools_of_all_files() {
     let policy = "policies: [{id: careful, match: {tools: [one]}, effect: require_approval}]\n";
-    let snapshot = load(&format!("{MAIN}{policy}"), &[("d/a.yaml", Some(&tools(&["one", "two"])))]);
+    let snapshot =
+        load(&format!("{MAIN}{policy}{STORED}"), &[("d/a.yaml", Some(&tools(&["one", "two"])))]);
     let count = |name: &str| snapshot.tools[name].policies.len();
     assert_eq!((count("one"), count("two"), snapshot.warnings.len()), (1, 0, 0));
     let own = load(MAIN, &[("d/a.yaml", Some(policy))]);
@@ -306,7 +307,7 @@ fn only_the_main_file_says_what_holds_for_all() {
     let elsewhere = "stands in the main file only, an included file has no say in it";
     let expected = format!(
         "d/a.yaml:1:1: egress: {elsewhere}\nd/a.yaml:2:1: auth: {elsewhere}\n\
-         d/a.yaml:3:1: version: {elsewhere}\nd/a.yaml:4:1: storage: is not a known key\n\
+         d/a.yaml:3:1: version: {elsewhere}\nd/a.yaml:4:1: storage: stands in the main file only, an included file has no say in it\n\
          d/a.yaml:5:1: tool: is not a known key, did you mean `tools`?"
     );
     assert_eq!(errors(&snapshot), expected);

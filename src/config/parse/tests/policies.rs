@@ -11,7 +11,7 @@ const TOOLS: &str = "tools:
 ";
 
 fn with(policies: &str) -> String {
-    with_head(&format!("{TOOLS}policies:\n{policies}"))
+    with_head(&format!("{TOOLS}policies:\n{policies}{STORED}"))
 }
 
 /// What is decided on a call of the tool with these arguments, by an agent `support`.

@@ -101,7 +101,7 @@ fn bad_keys_are_told() {
          \x20   - {name: e, scopes: [agent], key: {env: GOOD}, previous: {file: good}}\n\
          \x20   - {name: g, scopes: [agent], key: {env: \"${KEY}\"}}\n",
         "4:14: auth.keys[0].name: must have 1 to 64 characters\n\
-         4:32: auth.keys[0].organisation: must be `default`, this version knows no other organisation\n\
+         4:32: auth.keys[0].organisation: must be `default`\n\
          4:46: auth.keys[0].scopes: is empty, write for example [agent, \"agent:call\"]\n\
          4:58: auth.keys[0].agents: is empty, name one or leave it out for all\n\
          4:70: auth.keys[0].tools[0]: a bound is 1 to 128 visible ASCII characters, in which `*` stands for any run of characters\n\

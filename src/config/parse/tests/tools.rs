@@ -111,8 +111,8 @@ fn descriptions_are_1_to_1000_characters() {
     );
     check_errors(&text(""), &format!("{at}must have 1 to 1000 characters, not 0"));
     let short = "is short: the model chooses by it, say what the tool returns and when to use it";
-    warnings(&text(&"x".repeat(19)), &format!("{at}{short}"));
-    warnings(&text(&"x".repeat(20)), "");
+    warnings(&(text(&"x".repeat(19)) + STORED), &format!("{at}{short}"));
+    warnings(&(text(&"x".repeat(20)) + STORED), "");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_missing_secret_makes_its_tool_unavailable() {
         ),
         ("profile: plain-v1\nheaders: {X-A: {file: /s/nowhere}}", "9:20: tools[0].headers.X-A"),
     ] {
-        let text = with_tool(fields);
+        let text = with_tool(fields) + STORED;
         let message = format!("{at}: file `/s/nowhere` is not there, the tool is unavailable");
         warnings(&text, &message);
         assert_eq!(

@@ -1,11 +1,43 @@
-//! A call's outcome as JSON, fields in the order of the contract (section 3).
+//! A call as JSON, fields in the order of the contract (section 3): what the runtime is told, and what is kept.
+
+pub mod change;
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::model::outcome::{CallOutcome, Failure, Sent, Status, Success, ToolResult};
+use crate::model::approval::Approval;
+use crate::model::outcome::{
+    CallOutcome, Decision, Failure, Phase, Sent, Status, Success, ToolReference, ToolResult,
+};
 use crate::model::time::{TimeText, rfc3339};
+
+/// A call that has not ended.
+#[derive(Debug)]
+pub struct OpenCall<'a> {
+    /// `Running` or `Waiting`.
+    pub phase: Phase,
+    /// The call.
+    pub id: &'a str,
+    /// The name of its tool.
+    pub tool: &'a str,
+    /// The tool.
+    pub reference: Option<&'a ToolReference>,
+    /// What the policies said.
+    pub decision: Option<&'a Decision>,
+    /// For which decision it waits, or on which it runs.
+    pub approval: Option<&'a Approval>,
+    /// What the model reads meanwhile.
+    pub model_text: Option<&'a str>,
+    /// The key that goes out.
+    pub idempotency_key: Option<&'a str>,
+    /// Unix milliseconds.
+    pub created_at_ms: i64,
+    /// Unix milliseconds.
+    pub started_at_ms: Option<i64>,
+    /// Unix milliseconds.
+    pub now_ms: i64,
+}
 
 /// The body of a finished call. It is written in parts, so that a JSON answer is copied and not written anew.
 pub fn write(outcome: &CallOutcome) -> Vec<u8> {
@@ -25,6 +57,45 @@ pub fn write(outcome: &CallOutcome) -> Vec<u8> {
     write_fields(&model.flags, &mut out);
     out.push(b'}');
     write_fields(&End::from(outcome), &mut out);
+    out.push(b'}');
+    out
+}
+
+/// The body of a call that has not ended.
+pub fn write_open(call: &OpenCall<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    let (reference, decision) = (call.reference, call.decision);
+    let beginning = Beginning {
+        id: call.id,
+        status: call.phase.as_str(),
+        tool: call.tool,
+        tool_id: reference.map(|tool| tool.id.as_str()),
+        tool_version: reference.map(|tool| tool.version),
+        kind: reference.map(|_| "webhook"),
+        decision: decision.map(DecisionBody::from),
+        approval: call.approval.map(ApprovalBody::from),
+        filler: reference.and_then(|tool| tool.filler.as_deref()),
+    };
+    write_fields(&beginning, &mut out);
+    out.extend_from_slice(b",\"result\":null");
+    write_fields(&Middle { truncated: false, result_bytes: 0, error: None }, &mut out);
+    out.extend_from_slice(b",\"model\":{\"text\":");
+    write_value(&call.model_text, &mut out);
+    write_fields(&ModelFlags { is_error: false, reply_stands: false }, &mut out);
+    out.push(b'}');
+    let duration = call.now_ms.saturating_sub(call.created_at_ms);
+    let end = End {
+        attempts: Vec::new(),
+        idempotency_key: call.idempotency_key,
+        trace_id: None,
+        replayed: false,
+        test: false,
+        duration_ms: u128::from(u64::try_from(duration).unwrap_or(0)),
+        created_at: rfc3339(call.created_at_ms),
+        started_at: call.started_at_ms.map(rfc3339),
+        finished_at: None,
+    };
+    write_fields(&end, &mut out);
     out.push(b'}');
     out
 }
@@ -52,7 +123,7 @@ struct Beginning<'a> {
     tool_version: Option<u32>,
     kind: Option<&'static str>,
     decision: Option<DecisionBody<'a>>,
-    approval: Option<()>,
+    approval: Option<ApprovalBody<'a>>,
     filler: Option<&'a str>,
 }
 
@@ -73,7 +144,61 @@ struct End<'a> {
     duration_ms: u128,
     created_at: TimeText,
     started_at: Option<TimeText>,
-    finished_at: TimeText,
+    finished_at: Option<TimeText>,
+}
+
+/// An approval as the contract (section 6) has it, less the arguments.
+#[derive(Debug, Serialize)]
+pub struct ApprovalBody<'a> {
+    id: &'a str,
+    call_id: &'a str,
+    kind: &'static str,
+    status: &'static str,
+    tool: &'a str,
+    tool_version: u32,
+    arguments_digest: &'a str,
+    policy: &'a str,
+    rule: Option<&'a str>,
+    message: Option<&'a str>,
+    created_at: TimeText,
+    expires_at: TimeText,
+    decided_at: Option<TimeText>,
+    decided_by: Option<DecidedByBody<'a>>,
+    reason: Option<&'a str>,
+}
+
+/// Who decided.
+#[derive(Debug, Serialize)]
+pub struct DecidedByBody<'a> {
+    id: &'a str,
+    name: Option<&'a str>,
+    verified: bool,
+}
+
+impl<'a> From<&'a Approval> for ApprovalBody<'a> {
+    fn from(approval: &'a Approval) -> Self {
+        Self {
+            id: approval.id.as_str(),
+            call_id: approval.call_id.as_str(),
+            kind: approval.kind.as_str(),
+            status: approval.status.as_str(),
+            tool: &approval.tool,
+            tool_version: approval.tool_version,
+            arguments_digest: &approval.arguments_digest,
+            policy: &approval.policy,
+            rule: approval.rule.as_deref(),
+            message: approval.message.as_deref(),
+            created_at: rfc3339(approval.created_at_ms),
+            expires_at: rfc3339(approval.expires_at_ms),
+            decided_at: approval.decided_at_ms.map(rfc3339),
+            decided_by: approval.decided_by.as_ref().map(|by| DecidedByBody {
+                id: &by.id,
+                name: by.name.as_deref(),
+                verified: by.verified,
+            }),
+            reason: approval.reason.as_deref(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -146,22 +271,28 @@ impl<'a> From<&'a CallOutcome> for Beginning<'a> {
             tool_id: reference.map(|tool| tool.id.as_str()),
             tool_version: reference.map(|tool| tool.version),
             kind: reference.map(|_| "webhook"),
-            decision: outcome.decision.as_ref().map(|decision| DecisionBody {
-                effect: decision.effect.as_str(),
-                policy: decision.policy.as_str(),
-                rule: decision.rule.as_deref(),
-                shadow: decision
-                    .shadow
-                    .iter()
-                    .map(|ruling| ShadowBody {
-                        policy: ruling.policy.as_str(),
-                        effect: ruling.effect.as_str(),
-                        rule: ruling.rule.as_deref(),
-                    })
-                    .collect(),
-            }),
-            approval: None,
+            decision: outcome.decision.as_ref().map(DecisionBody::from),
+            approval: outcome.approval.as_deref().map(ApprovalBody::from),
             filler: reference.and_then(|tool| tool.filler.as_deref()),
+        }
+    }
+}
+
+impl<'a> From<&'a Decision> for DecisionBody<'a> {
+    fn from(decision: &'a Decision) -> Self {
+        Self {
+            effect: decision.effect.as_str(),
+            policy: decision.policy.as_str(),
+            rule: decision.rule.as_deref(),
+            shadow: decision
+                .shadow
+                .iter()
+                .map(|ruling| ShadowBody {
+                    policy: ruling.policy.as_str(),
+                    effect: ruling.effect.as_str(),
+                    rule: ruling.rule.as_deref(),
+                })
+                .collect(),
         }
     }
 }
@@ -201,7 +332,7 @@ impl<'a> From<&'a CallOutcome> for End<'a> {
             duration_ms: outcome.duration.as_millis(),
             created_at: rfc3339(outcome.created_at_ms),
             started_at: outcome.started_at_ms.map(rfc3339),
-            finished_at: rfc3339(outcome.finished_at_ms),
+            finished_at: Some(rfc3339(outcome.finished_at_ms)),
         }
     }
 }

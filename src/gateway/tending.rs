@@ -1,0 +1,163 @@
+//! What has to be looked after although nobody asks: calls that wait too long, calls that somebody else approved, calls
+//! whose gateway is gone.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::gateway::Gateway;
+use crate::gateway::decisions::{Closing, since};
+use crate::gateway::told::CallError;
+use crate::gateway::waiting::millis;
+use crate::model::approval::{Approval, ApprovalStatus};
+use crate::model::outcome::{Failure, FailureCode, Phase, Sent, Status};
+use crate::model::outcome_text::change::{Change, changed};
+use crate::store::StoreError;
+use crate::store::records::{ApprovalFilter, CallRecord};
+
+/// A call that runs longer than this is kept as running, so that its end is not lost with the process.
+const INTENT: Duration = Duration::from_millis(100);
+/// Expiry and what others decided are looked at this often.
+const LOOK: Duration = Duration::from_secs(1);
+/// Rounds of [`LOOK`] between two signs of life.
+const HEARD: u32 = 5;
+/// Rounds of [`LOOK`] between two looks for what is too old.
+const SWEPT: u32 = 60;
+/// A gateway of which nothing was heard for so long is gone.
+const SILENT: Duration = Duration::from_secs(30);
+/// Waiting approvals that are looked at in one round.
+const MOST: usize = 10_000;
+
+impl Gateway {
+    /// Ends what an earlier process left running, before the first request is taken. Nothing is sent for it.
+    pub async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.memory.store.heard(&self.memory.instance, self.clock.unix_ms()).await?;
+        self.bury_the_lost().await
+    }
+
+    /// Looks after what nobody asks for, until it is dropped.
+    pub async fn tend(self: Arc<Self>) {
+        let intents = async {
+            loop {
+                tokio::time::sleep(INTENT).await;
+                self.keep_intents();
+            }
+        };
+        let rounds = async {
+            let mut epochs = self.epochs.clone();
+            let mut round: u32 = 0;
+            loop {
+                if let Err(error) = self.look_after(round).await {
+                    tracing::warn!(%error, "Waiting calls could not be looked after.");
+                }
+                round = round.wrapping_add(1);
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK) => {}
+                    // What waits is looked at by the new configuration at once.
+                    changed = epochs.changed() => if changed.is_err() {
+                        return;
+                    },
+                }
+            }
+        };
+        tokio::join!(intents, rounds);
+    }
+
+    /// Keeps that calls run which have been running for a while.
+    fn keep_intents(&self) {
+        for (live, begun) in self.ledger.running() {
+            if !begun.is_kept.swap(true, Ordering::AcqRel) {
+                self.memory.recorder.offer(self.running_record(&live, &begun));
+            }
+        }
+    }
+
+    async fn look_after(self: &Arc<Self>, round: u32) -> Result<(), CallError> {
+        let store = &self.memory.store;
+        let pending = ApprovalFilter {
+            status: Some(ApprovalStatus::Pending),
+            most: MOST,
+            ..ApprovalFilter::default()
+        };
+        let pending = store.approvals(&pending).await?;
+        let now_ms = self.clock.unix_ms();
+        let ages = pending.iter().map(|one| (one.tool.as_str(), since(one.created_at_ms, now_ms)));
+        self.metrics.approvals_stand(ages);
+        self.close_what_cannot_be_decided(pending, now_ms).await?;
+        self.take_up().await?;
+        if round.is_multiple_of(HEARD) {
+            store.heard(&self.memory.instance, now_ms).await?;
+            if store.is_shared() {
+                self.bury_the_lost().await?;
+            }
+        }
+        if round.is_multiple_of(SWEPT) {
+            store.sweep(&self.epoch().snapshot.storage.keep, now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// Past their time, or about a tool that is not what it was.
+    async fn close_what_cannot_be_decided(
+        self: &Arc<Self>,
+        pending: Vec<Approval>,
+        now_ms: i64,
+    ) -> Result<(), CallError> {
+        for approval in pending {
+            // Another gateway may have another configuration: the tool itself says what holds when the call runs.
+            let closing = self.stands(&approval, now_ms);
+            let is_shared = self.memory.store.is_shared();
+            if let Some(closing) = closing.filter(|one| !is_shared || *one == Closing::Expired) {
+                self.close(approval, closing).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn bury_the_lost(&self) -> Result<(), StoreError> {
+        let now_ms = self.clock.unix_ms();
+        let silent_since = now_ms.saturating_sub(millis(SILENT));
+        for record in self.memory.store.lost(&self.memory.instance, silent_since).await? {
+            let (call_id, tool) = (record.id.clone(), record.tool.clone());
+            let failure = Failure {
+                sent: Sent::Unknown,
+                ..Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.")
+            };
+            if self.memory.store.bury(self.ended_unknown(record, &failure, now_ms)).await? {
+                let call_id = call_id.as_str();
+                tracing::warn!(
+                    call_id,
+                    tool = &*tool,
+                    "A call was lost with its gateway: whether it ran is not known."
+                );
+                self.metrics.ended(&self.metrics.tool(&tool), &Err(failure));
+                self.waiting_changed();
+            }
+        }
+        Ok(())
+    }
+
+    fn ended_unknown(&self, record: CallRecord, failure: &Failure, now_ms: i64) -> CallRecord {
+        let phase = Phase::Ended(Status::Failed);
+        let epoch = self.epoch();
+        let change = Change {
+            failure: Some((failure, now_ms)),
+            created_at_ms: record.created_at_ms,
+            read_only: epoch.snapshot.tool(&record.tool).is_some_and(|tool| tool.read_only),
+            ..Change::default()
+        };
+        let text = changed(&record.outcome, phase, &change);
+        CallRecord {
+            phase,
+            bound: true,
+            code: Some(Cow::Borrowed(failure.code.as_str())),
+            finished_at_ms: Some(now_ms),
+            outcome: text.map_or_else(|| record.outcome.clone(), Bytes::from),
+            instance: None,
+            ..record
+        }
+    }
+}

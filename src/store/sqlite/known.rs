@@ -1,0 +1,176 @@
+//! The calls of a file by id and identity, in memory: asked for each call, so that a new one costs no I/O.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::model::id::{CallId, IdempotencyKey};
+
+/// A name of a call: 128 bits under a key of this process, so that nobody outside can make two of them meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Name([u64; 2]);
+
+/// Which rows have which names. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    keys: [RandomState; 2],
+    names: RwLock<Names>,
+}
+
+#[derive(Default)]
+struct Names {
+    rows: HashMap<Name, i64>,
+    ids: usize,
+    /// What a name was before, for each change since the transaction began.
+    changes: Vec<(Name, Option<i64>, usize)>,
+}
+
+impl Known {
+    /// The name that an id is.
+    pub(super) fn of_id(&self, organisation: &str, id: &CallId) -> Name {
+        self.name(organisation, "id", id.as_str())
+    }
+
+    /// The name that an identity is.
+    pub(super) fn of_identity(&self, organisation: &str, identity: &IdempotencyKey) -> Name {
+        self.name(organisation, "identity", identity.as_str())
+    }
+
+    /// The name that an id is, as it stands in a row.
+    pub(super) fn of_id_text(&self, organisation: &str, id: &str) -> Name {
+        self.name(organisation, "id", id)
+    }
+
+    /// The name that an identity is, as it stands in a row.
+    pub(super) fn of_identity_text(&self, organisation: &str, identity: &str) -> Name {
+        self.name(organisation, "identity", identity)
+    }
+
+    /// The row that has it.
+    pub(super) fn row(&self, name: Name) -> Option<i64> {
+        self.read().rows.get(&name).copied()
+    }
+
+    /// How many calls there are.
+    pub(super) fn calls(&self) -> usize {
+        self.read().ids
+    }
+
+    /// A row has an id from now on.
+    pub(super) fn add_id(&self, name: Name, row: i64) {
+        let mut names = self.write();
+        let ids = names.ids;
+        let before = names.rows.insert(name, row);
+        names.ids += usize::from(before.is_none());
+        names.changes.push((name, before, ids));
+    }
+
+    /// A row is gone.
+    pub(super) fn remove_id(&self, name: Name) {
+        let mut names = self.write();
+        let ids = names.ids;
+        if let Some(before) = names.rows.remove(&name) {
+            names.ids -= 1;
+            names.changes.push((name, Some(before), ids));
+        }
+    }
+
+    /// A row has an identity from now on, unless another one has it.
+    pub(super) fn bind(&self, name: Name, row: i64) {
+        let mut names = self.write();
+        let ids = names.ids;
+        if let Entry::Vacant(free) = names.rows.entry(name) {
+            free.insert(row);
+            names.changes.push((name, None, ids));
+        }
+    }
+
+    /// A row no longer has an identity.
+    pub(super) fn unbind(&self, name: Name, row: i64) {
+        let mut names = self.write();
+        let ids = names.ids;
+        if names.rows.get(&name) == Some(&row) {
+            names.rows.remove(&name);
+            names.changes.push((name, Some(row), ids));
+        }
+    }
+
+    /// How many changes are not kept yet.
+    pub(super) fn mark(&self) -> usize {
+        self.read().changes.len()
+    }
+
+    /// The changes since then did not happen.
+    pub(super) fn undo(&self, mark: usize) {
+        let mut names = self.write();
+        while names.changes.len() > mark {
+            let Some((name, before, ids)) = names.changes.pop() else { return };
+            match before {
+                Some(row) => names.rows.insert(name, row),
+                None => names.rows.remove(&name),
+            };
+            names.ids = ids;
+        }
+    }
+
+    /// All changes are kept.
+    pub(super) fn keep(&self) {
+        let mut names = self.write();
+        names.changes.clear();
+        names.changes.shrink_to(4096);
+    }
+
+    fn name(&self, organisation: &str, kind: &str, text: &str) -> Name {
+        let value = (organisation, kind, text);
+        Name([self.0.keys[0].hash_one(value), self.0.keys[1].hash_one(value)])
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Names> {
+        self.0.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Names> {
+        self.0.names.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_kept_is_as_before() {
+        let known = Known::default();
+        let id = |text: &str| known.of_id_text("default", text);
+        let identity = known.of_identity_text("default", "x");
+        known.add_id(id("a"), 1);
+        known.bind(identity, 1);
+        known.keep();
+        known.remove_id(id("a"));
+        known.unbind(identity, 1);
+        known.add_id(id("b"), 2);
+        let mark = known.mark();
+        known.bind(identity, 2);
+        known.undo(mark);
+        assert_eq!((known.row(identity), known.row(id("b")), known.calls()), (None, Some(2), 1));
+        known.undo(0);
+        let rows = [known.row(id("a")), known.row(id("b")), known.row(identity)];
+        assert_eq!((rows, known.calls()), ([Some(1), None, Some(1)], 1));
+    }
+
+    #[test]
+    fn the_first_holder_of_an_identity_keeps_it() {
+        let known = Known::default();
+        let identity = known.of_identity_text("default", "x");
+        known.bind(identity, 1);
+        known.bind(identity, 2);
+        known.unbind(identity, 2);
+        assert_eq!(known.row(identity), Some(1));
+        assert_eq!(known.row(known.of_identity_text("other", "x")), None);
+        assert_eq!(known.row(known.of_id_text("default", "x")), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Calls: kept whole, found by id, identity and filter, and never by somebody else.
+
+use sortie::model::outcome::Phase;
+use sortie::store::records::CallFilter;
+use sortie::store::{Bound, Store};
+
+use super::records::{
+    DONE, MINUTE, NOW, REFUSED, approval, call, call_id, identity, ids, parked, then,
+};
+
+pub(super) async fn a_call_is_found_again_as_it_was(store: &dyn Store) {
+    let mut bare = call(2, DONE);
+    bare.identity = None;
+    bare.context = Default::default();
+    (bare.deadline, bare.code, bare.arguments) = (None, None, None);
+    (bare.arguments_digest, bare.instance, bare.finished_at_ms) = (None, None, None);
+    for record in [call(1, DONE), bare, call(3, Phase::Running)] {
+        store.write(vec![record.clone()]).await.unwrap();
+        assert_eq!(store.call("shop", &record.id).await, Ok(Some(record)));
+    }
+    assert_eq!(store.call("shop", &call_id(9)).await, Ok(None));
+}
+
+pub(super) async fn an_identity_leads_to_its_call(store: &dyn Store) {
+    let mut record = call(1, DONE);
+    record.alias = Some(identity(7));
+    store.write(vec![record.clone()]).await.unwrap();
+    for key in [identity(1), identity(7)] {
+        assert_eq!(store.call_by_identity("shop", &key).await, Ok(Some(record.clone())));
+        assert!(store.may_know("shop", None, Some(&key)));
+    }
+    assert_eq!(store.call_by_identity("shop", &identity(2)).await, Ok(None));
+    assert!(store.may_know("shop", Some(&record.id), None));
+}
+
+pub(super) async fn another_organisation_sees_nothing(store: &dyn Store) {
+    let record = parked(store, 1).await;
+    let other = CallFilter { organisation: "bank".to_owned(), most: 9, ..CallFilter::default() };
+    assert_eq!(store.call("bank", &record.id).await, Ok(None));
+    assert_eq!(store.call_by_identity("bank", &identity(1)).await, Ok(None));
+    assert_eq!(store.calls(&other).await, Ok(Vec::new()));
+    assert_eq!(store.approval("bank", &super::records::approval_id(1)).await, Ok(None));
+    assert_eq!(store.approvals_of("bank", &record.id).await, Ok(Vec::new()));
+    let mut theirs = call(1, Phase::Running);
+    theirs.organisation = "bank".into();
+    assert_eq!(store.bind(theirs.clone()).await, Ok(Bound::Now));
+    assert_eq!(store.call("bank", &record.id).await, Ok(Some(theirs)));
+    assert_eq!(store.call("shop", &record.id).await, Ok(Some(record)));
+}
+
+pub(super) async fn a_call_that_ended_takes_the_place_of_its_beginning(store: &dyn Store) {
+    let began = call(1, Phase::Running);
+    let ended = then(began.clone(), DONE);
+    store.write(vec![began.clone()]).await.unwrap();
+    store.write(vec![ended.clone(), began.clone()]).await.unwrap();
+    store.write(vec![began]).await.unwrap();
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(ended)));
+    assert_eq!(ids(store).await, ["call_0001"]);
+}
+
+pub(super) async fn an_identity_is_bound_once(store: &dyn Store) {
+    let first = call(1, Phase::Running);
+    assert_eq!(store.bind(first.clone()).await, Ok(Bound::Now));
+    let mut second = call(2, Phase::Running);
+    second.identity = Some(identity(1));
+    let before = Ok(Bound::Before(Box::new(first.clone())));
+    assert_eq!(store.bind(second.clone()).await, before);
+    let mut same_id = call(3, Phase::Running);
+    same_id.id = call_id(1);
+    assert_eq!(store.bind(same_id).await, before);
+    let waiting = then(second, Phase::Waiting);
+    assert_eq!(store.park(waiting.clone(), approval(2, &waiting), Vec::new()).await, before);
+    assert_eq!(store.approvals_of("shop", &waiting.id).await, Ok(Vec::new()));
+    assert_eq!(ids(store).await, ["call_0001"]);
+}
+
+pub(super) async fn of_two_at_the_same_instant_one_is_bound(store: &dyn Store) {
+    for round in 0..10 {
+        let [mut one, mut other] = [2 * round, 2 * round + 1].map(|n| call(n, Phase::Running));
+        one.identity = Some(identity(500 + round));
+        other.identity = Some(identity(500 + round));
+        let (one, other) = tokio::join!(store.bind(one), store.bind(other));
+        let both = [one.unwrap(), other.unwrap()];
+        let now = both.iter().filter(|bound| **bound == Bound::Now).count();
+        assert_eq!(now, 1, "{both:?}");
+    }
+}
+
+pub(super) async fn a_call_that_was_not_sent_makes_room(store: &dyn Store) {
+    let refused = call(1, REFUSED);
+    store.write(vec![refused.clone()]).await.unwrap();
+    assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(refused)));
+    let again = call(1, Phase::Running);
+    assert_eq!(store.bind(again.clone()).await, Ok(Bound::Now));
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(again.clone())));
+    // It turns out that nothing was sent: the names are free again.
+    let mut ended = then(again, DONE);
+    ended.bound = false;
+    store.write(vec![ended]).await.unwrap();
+    assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
+    let mut later = call(1, DONE);
+    later.created_at_ms += MINUTE;
+    store.write(vec![later.clone()]).await.unwrap();
+    assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(Some(later)));
+    assert_eq!(ids(store).await, ["call_0001"]);
+}
+
+pub(super) async fn a_bound_call_makes_no_room_for_one_that_was_not_sent(store: &dyn Store) {
+    let bound = call(1, DONE);
+    store.write(vec![bound.clone()]).await.unwrap();
+    let mut refused = call(1, REFUSED);
+    refused.created_at_ms += MINUTE;
+    store.write(vec![refused]).await.unwrap();
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(bound)));
+}
+
+pub(super) async fn calls_are_filtered_and_the_newest_are_told_oldest_first(store: &dyn Store) {
+    let mut batch = Vec::new();
+    for number in 1..=6 {
+        let phase = if number % 2 == 0 { DONE } else { Phase::Running };
+        let mut record = call(number, phase);
+        record.context.session_id = Some(format!("se_{}", number / 4));
+        record.tool = if number == 5 { "lookup" } else { "refund" }.into();
+        batch.push(record);
+    }
+    store.write(batch).await.unwrap();
+    let all = CallFilter { organisation: "shop".to_owned(), most: 100, ..CallFilter::default() };
+    let check = async |filter: CallFilter, expected: &[u32]| {
+        let found = store.calls(&filter).await.unwrap();
+        let found: Vec<_> = found.into_iter().map(|record| record.id).collect();
+        let expected: Vec<_> = expected.iter().map(|number| call_id(*number)).collect();
+        assert_eq!(found, expected, "{filter:?}");
+    };
+    let all = || all.clone();
+    check(all(), &[1, 2, 3, 4, 5, 6]).await;
+    check(CallFilter { most: 2, ..all() }, &[5, 6]).await;
+    check(CallFilter { most: 0, ..all() }, &[]).await;
+    check(CallFilter { session_id: Some("se_0".to_owned()), ..all() }, &[1, 2, 3]).await;
+    check(CallFilter { run_id: Some("run_4".to_owned()), ..all() }, &[4]).await;
+    check(CallFilter { phase: Some(Phase::Running), ..all() }, &[1, 3, 5]).await;
+    check(CallFilter { tool: Some("lookup".to_owned()), ..all() }, &[5]).await;
+    check(CallFilter { since_ms: Some(NOW + 5), ..all() }, &[5, 6]).await;
+    let session_id = Some("se_1".to_owned());
+    check(CallFilter { session_id, phase: Some(DONE), ..all() }, &[4, 6]).await;
+    let injected = Some("se_1' OR true --".to_owned());
+    check(CallFilter { session_id: injected, ..all() }, &[]).await;
+}
+
+pub(super) async fn a_lost_call_is_buried_once(store: &dyn Store) {
+    let mut others = call(1, Phase::Running);
+    others.instance = Some("gone".into());
+    let mut nobodys = call(2, Phase::Running);
+    nobodys.instance = None;
+    let own = call(3, Phase::Running);
+    store.write(vec![others.clone(), nobodys.clone(), own, call(4, DONE)]).await.unwrap();
+    parked(store, 5).await;
+    store.heard("one", NOW).await.unwrap();
+    let mut lost = store.lost("one", NOW - MINUTE).await.unwrap();
+    lost.sort_by_key(|record| record.created_at_ms);
+    assert_eq!(lost, [others.clone(), nobodys]);
+    let ended = then(others, DONE);
+    assert_eq!(store.bury(ended.clone()).await, Ok(true));
+    assert_eq!(store.bury(ended.clone()).await, Ok(false));
+    assert_eq!(store.bury(call(9, DONE)).await, Ok(false));
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(ended)));
+}

@@ -1,0 +1,60 @@
+//! What was kept is there when the store is opened again.
+
+use sortie::model::approval::ApprovalStatus;
+use sortie::model::outcome::Phase;
+use sortie::store::sqlite::SqliteStore;
+use sortie::store::{Bound, Store};
+
+use super::records::{
+    DONE, NOW, REFUSED, approval_id, approved, call, call_id, identity, notice, parked, then,
+};
+
+pub(super) async fn it_works_now(store: &dyn Store) {
+    assert_eq!(store.check().await, Ok(()));
+}
+
+async fn fill(store: &dyn Store) {
+    parked(store, 1).await;
+    approved(store, 2).await;
+    let running = then(approved(store, 3).await, Phase::Running);
+    assert_eq!(store.start(running, &approval_id(3), NOW + 1).await, Ok(true));
+    store.write(vec![call(4, DONE), call(5, REFUSED)]).await.unwrap();
+    store.notify(vec![notice(1)]).await.unwrap();
+}
+
+async fn assert_filled(store: &dyn Store) {
+    let phases = [Phase::Waiting, Phase::Waiting, Phase::Running, DONE, REFUSED];
+    for (number, phase) in (1..).zip(phases) {
+        let found = store.call("shop", &call_id(number)).await.unwrap().unwrap();
+        assert_eq!((found.phase, found.bound), (phase, phase != REFUSED));
+        let by_identity = store.call_by_identity("shop", &identity(number)).await.unwrap();
+        assert_eq!(by_identity, found.bound.then_some(found));
+        assert!(store.may_know("shop", Some(&call_id(number)), None));
+    }
+    let status = async |number| {
+        let found = store.approval("shop", &approval_id(number)).await.unwrap().unwrap();
+        (found.status, found.used_at_ms.is_some())
+    };
+    assert_eq!(status(1).await, (ApprovalStatus::Pending, false));
+    assert_eq!(status(2).await, (ApprovalStatus::Approved, false));
+    assert_eq!(status(3).await, (ApprovalStatus::Approved, true));
+    let mut again = call(6, Phase::Running);
+    again.identity = Some(identity(4));
+    let bound = store.bind(again).await.unwrap();
+    assert!(matches!(bound, Bound::Before(_)), "{bound:?}");
+    let lost = store.lost("two", NOW).await.unwrap();
+    assert_eq!(lost.into_iter().map(|record| record.id).collect::<Vec<_>>(), [call_id(3)]);
+    assert_eq!(store.claim_notices(NOW + 9, NOW + 99, 9).await.unwrap().len(), 1);
+    let waiting = then(call(2, Phase::Waiting), Phase::Running);
+    assert_eq!(store.start(waiting, &approval_id(2), NOW + 1).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_file_is_as_it_was_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sortie.db");
+    let store = SqliteStore::open(&path).unwrap();
+    fill(&store).await;
+    drop(store);
+    assert_filled(&SqliteStore::open(&path).unwrap()).await;
+}
