@@ -35,6 +35,7 @@ use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
 use crate::source::{self, Load, LoadError};
 use crate::store::StoreError;
 use crate::store::sqlite::OpenError;
+use crate::telemetry::audit::{Audit, SYSTEM};
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::Metrics;
@@ -83,6 +84,7 @@ pub struct App {
     reaper: JoinHandle<()>,
     key_fetcher: JoinHandle<()>,
     recording: JoinHandle<()>,
+    auditing: JoinHandle<()>,
     tending: JoinHandle<()>,
     reloader: Reloader,
     reloading: JoinHandle<()>,
@@ -131,6 +133,7 @@ impl App {
             option_env!("SORTIE_REVISION").unwrap_or("unknown"),
             option_env!("SORTIE_RUSTC").unwrap_or("unknown"),
         );
+        let (audit, trail) = Audit::new(log.clone(), metrics.clone(), clock.clone());
         let (epochs, in_use) = watch::channel(epoch.clone());
         let pool = Pool::new(clock.clone());
         let webhook = Arc::new(WebhookExecutor::new(
@@ -148,12 +151,15 @@ impl App {
             webhook: webhook.clone(),
             limits: limits.clone(),
             log: log.clone(),
+            audit: audit.clone(),
         };
         reload.announce(&epoch, None, in_force.unreadable());
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
         let (memory, writer) =
-            keeping::open(&epoch.snapshot.storage.url, clock.clone(), metrics.clone()).await?;
+            keeping::open(&epoch.snapshot.storage.url, clock.clone(), metrics.clone(), &audit)
+                .await?;
+        let auditing = tokio::spawn(trail.run(memory.store.clone()));
         let gateway = Gateway::new(
             in_use,
             webhook,
@@ -188,7 +194,7 @@ impl App {
         let (api_phase, phase) = watch::channel(Phase::Serving);
         let api_router = api::router(ApiState {
             gateway: gateway.clone(),
-            doorkeeper: Arc::new(Doorkeeper { key_sets }),
+            doorkeeper: Arc::new(Doorkeeper { key_sets, audit }),
             phase: Arc::new(phase.clone()),
         });
         let telemetry_router = telemetry::router(TelemetryState {
@@ -247,6 +253,7 @@ impl App {
             reaper,
             key_fetcher,
             recording,
+            auditing,
             tending,
             reloader,
             reloading,
@@ -277,6 +284,11 @@ impl App {
     /// Ends in order: not ready, no new calls, wait for those that run, cut off what outlasts the grace, close.
     pub async fn shutdown(self) {
         tracing::info!("Draining.");
+        if !self.end.is_up() {
+            // What the admin listener asks for is taken down there.
+            let audit = self.gateway.audit();
+            audit.note(audit.deed(SYSTEM, "drain"));
+        }
         // What ends now takes no other configuration any more.
         self.reloading.abort();
         self.tending.abort();
@@ -307,6 +319,8 @@ impl App {
             let _ = tokio::time::timeout(LAST_ANSWERS, finish).await;
         }
         self.gateway.memory().recorder.flush().await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.gateway.audit().kept()).await;
+        self.auditing.abort();
         self.recording.abort();
         self.key_fetcher.abort();
         self.reaper.abort();

@@ -1,5 +1,6 @@
 //! The command line: arguments to one of the commands, and its exit code.
 
+pub mod approvals;
 pub mod call;
 pub mod calls;
 pub mod check;
@@ -17,6 +18,7 @@ pub mod given;
 pub mod import;
 mod judge;
 pub mod key;
+pub mod listener;
 pub mod man;
 pub mod page;
 pub mod probe;
@@ -42,6 +44,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Approvals(approvals::Arguments),
     Call(call::Arguments),
     Calls(calls::Arguments),
     Check(check::Arguments),
@@ -75,6 +78,7 @@ pub fn run() -> ExitCode {
         }
     };
     ExitCode::from(match arguments.command {
+        Command::Approvals(arguments) => approvals::run(&arguments),
         Command::Call(arguments) => call::run(&arguments),
         Command::Calls(arguments) => calls::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -42,6 +42,7 @@ use crate::policy::schema;
 use crate::store::Store;
 use crate::store::recorder::Recorder;
 use crate::store::records::CallRecord;
+use crate::telemetry::audit::{Audit, KeyRefusal};
 use crate::telemetry::log::{CallLine, LineCaller, LogSink};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::tool_metrics::ToolMetrics;
@@ -80,6 +81,8 @@ pub struct Memory {
     pub store: Arc<dyn Store>,
     /// Keeps finished calls, after their answer.
     pub recorder: Recorder,
+    /// Takes down who did what.
+    pub audit: Audit,
     /// Who this process is among those that share the store.
     pub instance: Arc<str>,
 }
@@ -214,6 +217,11 @@ impl Gateway {
     /// The clocks.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Takes down who did what.
+    pub fn audit(&self) -> &Audit {
+        &self.memory.audit
     }
 
     /// What is remembered of each tool's calls.
@@ -450,6 +458,10 @@ impl Gateway {
         self.metrics.overhead.observe(own.as_secs_f64());
         let snapshot = &way.epoch.snapshot;
         self.recent.note(snapshot, outcome, unsaid.reason);
+        if outcome.code() == FailureCode::NotAllowedForKey.as_str() {
+            let (reason, caller) = (KeyRefusal::NotAllowedForKey, Some(way.caller));
+            self.memory.audit.refused(reason, caller, Some(&outcome.tool));
+        }
         let line = LineCaller {
             organisation: &way.caller.organisation,
             key: &way.caller.name,

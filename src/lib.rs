@@ -152,6 +152,7 @@ pub mod source;
 pub mod store;
 /// Floor 3: what operators watch.
 pub mod telemetry {
+    pub mod audit;
     pub mod config_metrics;
     mod dial;
     pub mod labels;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch as channel};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval_at};
@@ -26,6 +27,8 @@ use crate::reload::overlaps::{Overlaps, Stage};
 use crate::reload::watch::{Watch, places};
 use crate::source::reading::Reading;
 use crate::source::{self, LoadError};
+use crate::store::records::AuditEntry;
+use crate::telemetry::audit::{ADMIN, SYSTEM};
 use crate::telemetry::labels::ReloadOutcome;
 
 /// How often the files are compared with what was read of them: not every change of a folder can be watched.
@@ -215,6 +218,7 @@ impl ReloadWorker {
     }
 
     async fn reload(&mut self, trigger: Trigger) -> ReloadResult {
+        let before = self.epochs.borrow().snapshot.hash.clone();
         let look = Look {
             files: self.files.clone(),
             bound: self.bound.clone(),
@@ -238,8 +242,25 @@ impl ReloadWorker {
         self.means.metrics.config.broken(&found.broken);
         result.tell(trigger);
         self.means.metrics.config.reloaded(result.outcome(), at_ms.div_euclid(1000));
+        self.note(trigger, &result, before);
         self.last.send_replace(Some(LastReload { at_ms, trigger, result: result.clone() }));
         result
+    }
+
+    /// Takes down who had it read, and what that changed.
+    fn note(&self, trigger: Trigger, result: &ReloadResult, before: String) {
+        let actor = match trigger {
+            Trigger::Admin => ADMIN,
+            Trigger::Poll | Trigger::Signal | Trigger::Watch => SYSTEM,
+        };
+        let detail = json!({"result": result.outcome().as_str(), "trigger": trigger.as_str()});
+        let audit = &self.means.audit;
+        audit.note(AuditEntry {
+            before: Some(before),
+            after: Some(self.epochs.borrow().snapshot.hash.clone()),
+            detail: Some(detail.to_string()),
+            ..audit.deed(actor, "reload")
+        });
     }
 
     /// Puts another configuration in force. Nothing here can fail, so that it is taken as a whole.

@@ -2,17 +2,21 @@
 
 pub mod admin;
 pub mod api;
+pub mod approvals;
 pub mod auth;
 mod bind;
 pub mod body;
 pub mod calls;
 pub mod catalogue;
 mod crowd;
+pub mod follow;
 pub mod http;
 mod pace;
+pub mod query;
 pub mod telemetry;
 mod tls;
 pub mod told;
+pub mod visit;
 
 use std::convert::Infallible;
 use std::io;

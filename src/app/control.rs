@@ -20,6 +20,8 @@ use crate::reload::{Reloader, Trigger};
 use crate::serve::admin::status::{BrokenFile, FailureStatus, LastReload, Status, ToolStatus};
 use crate::serve::admin::{Control, Reloaded};
 use crate::serve::telemetry::Readiness;
+use crate::store::records::AuditEntry;
+use crate::telemetry::audit::ADMIN;
 use crate::telemetry::labels::LimitScope;
 use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::Metrics;
@@ -82,6 +84,7 @@ impl Control for Parts {
     }
 
     fn drain(&self) {
+        self.note("drain", None, [None, None]);
         self.end.raise();
     }
 
@@ -90,11 +93,18 @@ impl Control for Parts {
     }
 
     fn set_level(&self, level: LogLevel) {
+        let before = self.log.logging().level;
         self.log.set_level(level);
+        let names = [before, level].map(|level| Some(name(level).to_owned()));
+        self.note("log_level.changed", None, names);
     }
 
     fn reset_circuit(&self, tool: &str) -> bool {
-        self.gateway.limits().reset(tool)
+        let is_reset = self.gateway.limits().reset(tool);
+        if is_reset {
+            self.note("circuit.reset", Some(tool.to_owned()), [None, None]);
+        }
+        is_reset
     }
 
     fn status(&self) -> Status {
@@ -141,6 +151,12 @@ impl Control for Parts {
 }
 
 impl Parts {
+    /// Takes down what an operator did.
+    fn note(&self, action: &str, subject: Option<String>, [before, after]: [Option<String>; 2]) {
+        let audit = self.gateway.audit();
+        audit.note(AuditEntry { subject, before, after, ..audit.deed(ADMIN, action) });
+    }
+
     fn tool(&self, tool: &Tool, circuit: String) -> ToolStatus {
         let standing = self.gateway.limits().standing(tool.name.as_str());
         let history = self.gateway.recent().of(tool.name.as_str());
@@ -171,6 +187,16 @@ impl Parts {
             succeeded_at: history.succeeded_at_ms.map(time),
             failures: failures.collect(),
         }
+    }
+}
+
+fn name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Trace => "trace",
+        LogLevel::Debug => "debug",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
     }
 }
 

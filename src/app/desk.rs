@@ -19,6 +19,7 @@ use crate::net::pool::Pool;
 use crate::net::tap::{Exchange, Tap};
 use crate::policy::identity::Caller;
 use crate::store::sqlite::{OpenError, SqliteStore};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{LogSink, LogWriter};
 use crate::telemetry::metrics::Metrics;
 
@@ -63,7 +64,8 @@ impl Desk {
         ));
         // Nothing of these calls is kept.
         let store = Arc::new(SqliteStore::memory()?);
-        let (memory, _) = keeping::memory(store, clock.clone(), metrics.clone());
+        let (audit, _) = Audit::new(log.clone(), metrics.clone(), clock.clone());
+        let (memory, _) = keeping::memory(store, clock.clone(), metrics.clone(), audit);
         let gateway = Gateway::new(epochs, webhook, limits, clock, metrics, log, memory);
         Ok(Self { gateway: Arc::new(gateway), tap, _writer: writer })
     }

@@ -10,6 +10,7 @@ use crate::model::id::random_base62;
 use crate::store::recorder::{RecordWriter, Recorder};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
+use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
 
 /// Opens the store that the configuration names, and the queue in front of it.
@@ -17,6 +18,7 @@ pub(super) async fn open(
     url: &StoreUrl,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    audit: &Audit,
 ) -> Result<(Memory, RecordWriter), StartError> {
     let store: Arc<dyn Store> = match url {
         StoreUrl::Lacking(reason) => {
@@ -28,7 +30,7 @@ pub(super) async fn open(
         }
         StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path)?),
     };
-    Ok(memory(store, clock, metrics))
+    Ok(memory(store, clock, metrics, audit.clone()))
 }
 
 /// What outlives a call, kept in this store.
@@ -36,9 +38,10 @@ pub(super) fn memory(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    audit: Audit,
 ) -> (Memory, RecordWriter) {
     let (recorder, writer) = Recorder::new(store.clone(), clock, metrics);
     let random = rand::random_iter::<[u8; 32]>().flatten();
     let instance = format!("gw_{}", random_base62(16, random)).into();
-    (Memory { store, recorder, instance }, writer)
+    (Memory { store, recorder, audit, instance }, writer)
 }

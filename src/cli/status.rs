@@ -1,24 +1,10 @@
 //! `sortie status`: how a running gateway and its tools stand, by its admin listener.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use tokio::time::timeout;
-
-use crate::cli::client::{Ask, Place, ask};
-use crate::cli::exit::{OK, USAGE, fail, print};
-use crate::cli::sign::read_secret;
-use crate::config::listening::Bind;
-use crate::model::secret::Secret;
+use crate::cli::client::Ask;
+use crate::cli::exit::{OK, fail, print};
+use crate::cli::listener::AdminArguments;
 use crate::serve::admin::status::{FailureStatus, Status, ToolStatus};
-use crate::source;
 use crate::telemetry::line::one_line;
-
-/// Where the socket is where nobody says otherwise.
-const SOCKET: &str = "/run/sortie/admin.sock";
-/// A gateway that takes longer does not answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Ask a running gateway how it and its tools stand.
 ///
@@ -28,59 +14,27 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Arguments {
     /// One tool, with its last failures
     tool: Option<String>,
-    /// The configuration file of the gateway, which says where its admin listener is and what its token is
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["admin", "token_file"])]
-    config: Option<PathBuf>,
-    /// The admin listener: `unix:/run/sortie/admin.sock`, or `http://127.0.0.1:9478`
-    #[arg(long, value_name = "PLACE", value_parser = place)]
-    admin: Option<Place>,
-    /// The file that holds the admin listener's token
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArguments,
     /// Print the gateway's own answer
     #[arg(long)]
     json: bool,
 }
 
-/// Reads a place of an admin listener.
-fn place(text: &str) -> Result<Place, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(Place::Unix(path.into()));
-    }
-    let address = text.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-    let address = address.map(|rest| rest.replacen("localhost:", "127.0.0.1:", 1));
-    let address = address.and_then(|address| address.parse::<SocketAddr>().ok());
-    // A token is for this machine.
-    match address.filter(|address| address.ip().is_loopback()) {
-        Some(address) => Ok(Place::Tcp(address)),
-        None => Err("write unix:/run/sortie/admin.sock, or http://127.0.0.1:9478".to_owned()),
-    }
-}
-
 /// Asks once: 0 where it answered, else 1.
 pub fn run(arguments: &Arguments) -> u8 {
-    let (place, token) = match arguments.listener() {
-        Ok(found) => found,
+    let listener = match arguments.admin.listener() {
+        Ok(listener) => listener,
         Err(code) => return code,
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime does not start: {error}")),
-    };
-    let question = Ask { bearer: token.as_ref(), ..Ask::get("/status") };
-    let asked = runtime.block_on(async { timeout(TIMEOUT, ask(&place, question)).await });
-    let text = match asked {
-        Ok(Ok((200, text))) => text,
-        Ok(Ok((401, _))) => {
-            return fail(&format!("{place} takes another token, give --token-file"));
-        }
-        Ok(Ok((status, _))) => {
+    let place = &listener.place;
+    let text = match listener.ask(Ask::get("/status")) {
+        Ok((200, text)) => text,
+        Ok((401, _)) => return fail(&format!("{place} takes another token, give --token-file")),
+        Ok((status, _)) => {
             return fail(&format!("{place} answered {status}: is it an admin listener?"));
         }
-        Ok(Err(error)) => {
-            return fail(&format!("{place}: {error}; --config or --admin says where else to ask"));
-        }
-        Err(_) => return fail(&format!("{place} does not answer within {TIMEOUT:?}")),
+        Err(code) => return code,
     };
     let status: Status = match serde_json::from_str(&text) {
         Ok(status) => status,
@@ -104,36 +58,6 @@ pub fn run(arguments: &Arguments) -> u8 {
         (false, Some((name, tool))) => head(&status) + "\n" + &details(name, tool),
     };
     print(&page, OK)
-}
-
-impl Arguments {
-    /// Where to ask, and what to show.
-    fn listener(&self) -> Result<(Place, Option<Secret>), u8> {
-        if let Some(file) = &self.config {
-            return of_configuration(file);
-        }
-        let token = self.token_file.as_deref().map(read_secret).transpose()?;
-        let place = self.admin.clone().unwrap_or_else(|| Place::Unix(SOCKET.into()));
-        Ok((place, token))
-    }
-}
-
-fn of_configuration(file: &Path) -> Result<(Place, Option<Secret>), u8> {
-    let name = file.display();
-    match source::admin(file) {
-        Ok(Some((Bind::Unix { path, .. }, token))) => Ok((Place::Unix(path), token)),
-        Ok(Some((Bind::Tcp(address), token))) if address.port() != 0 => {
-            Ok((Place::Tcp(address), token))
-        }
-        Ok(Some((Bind::Tcp(_), _))) => {
-            Err(fail(&format!("{name} leaves the admin listener's port open, say it with --admin")))
-        }
-        Ok(None) => {
-            fail(&format!("{name} has no `listeners.admin`, so nobody can be asked"));
-            Err(USAGE)
-        }
-        Err(error) => Err(fail(&error.to_string())),
-    }
 }
 
 /// The gateway as a whole.
@@ -335,17 +259,5 @@ mod tests {
                 "1 of 2 tools need a look",
             ]
         );
-    }
-
-    #[test]
-    fn a_place_is_a_socket_or_this_machine() {
-        assert_eq!(place("unix:/a/b"), Ok(Place::Unix("/a/b".into())));
-        let local = SocketAddr::from(([127, 0, 0, 1], 9478));
-        for text in ["http://127.0.0.1:9478", "http://localhost:9478/"] {
-            assert_eq!(place(text), Ok(Place::Tcp(local)));
-        }
-        for text in ["http://10.0.0.5:9478", "127.0.0.1:9478", "https://127.0.0.1:9478", ""] {
-            assert!(place(text).is_err(), "{text}");
-        }
     }
 }

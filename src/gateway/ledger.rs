@@ -34,7 +34,7 @@ pub struct Live {
     pub caller: Arc<Caller>,
     /// `run_id`, `step` and `call_index`, where they were given.
     pub identity: Option<IdempotencyKey>,
-    /// The identity of the next turn's request on which it runs.
+    /// The identity of the next turn's request on which it runs: that request holds it here meanwhile.
     pub alias: Option<IdempotencyKey>,
     /// Unix milliseconds.
     pub created_at_ms: i64,
@@ -151,10 +151,7 @@ impl Live {
         let organisation = self.caller.organisation.as_str();
         match name {
             Name::Id(of, id) => organisation == *of && self.call.id == **id,
-            Name::Identity(of, key) => {
-                organisation == *of
-                    && [&self.identity, &self.alias].into_iter().flatten().any(|one| one == *key)
-            }
+            Name::Identity(of, key) => organisation == *of && self.identity.as_ref() == Some(*key),
         }
     }
 }
@@ -250,12 +247,11 @@ impl Ledger {
     }
 }
 
-fn names(live: &Live) -> [Option<Name<'_>>; 3] {
+fn names(live: &Live) -> [Option<Name<'_>>; 2] {
     let organisation = live.caller.organisation.as_str();
     [
         Some(Name::Id(organisation, &live.call.id)),
         live.identity.as_ref().map(|key| Name::Identity(organisation, key)),
-        live.alias.as_ref().map(|key| Name::Identity(organisation, key)),
     ]
 }
 

@@ -59,7 +59,8 @@ fn gateway() -> Arc<Gateway> {
     let (_, epochs) = watch::channel(epoch);
     let store = Arc::new(SqliteStore::memory().unwrap());
     let (recorder, _) = Recorder::new(store.clone(), clock.clone(), metrics.clone());
-    let memory = Memory { store, recorder, instance: "gw_test".into() };
+    let (audit, _) = Audit::new(log.clone(), metrics.clone(), clock.clone());
+    let memory = Memory { store, recorder, audit, instance: "gw_test".into() };
     Arc::new(Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log, memory))
 }
 

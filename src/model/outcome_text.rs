@@ -1,10 +1,12 @@
 //! A call as JSON, fields in the order of the contract (section 3): what the runtime is told, and what is kept.
 
 pub mod change;
+pub mod context;
 
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::model::approval::Approval;
 use crate::model::outcome::{
@@ -147,7 +149,7 @@ struct End<'a> {
     finished_at: Option<TimeText>,
 }
 
-/// An approval as the contract (section 6) has it, less the arguments.
+/// An approval as the contract (section 6) has it; in an outcome without the arguments.
 #[derive(Debug, Serialize)]
 pub struct ApprovalBody<'a> {
     id: &'a str,
@@ -156,6 +158,8 @@ pub struct ApprovalBody<'a> {
     status: &'static str,
     tool: &'a str,
     tool_version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Option<&'a RawValue>>,
     arguments_digest: &'a str,
     policy: &'a str,
     rule: Option<&'a str>,
@@ -175,6 +179,15 @@ pub struct DecidedByBody<'a> {
     verified: bool,
 }
 
+impl<'a> ApprovalBody<'a> {
+    /// The same with the exact arguments; null where they are no longer kept.
+    pub fn with_arguments(approval: &'a Approval) -> Self {
+        let kept = approval.arguments.as_deref();
+        let arguments = kept.and_then(|text| serde_json::from_slice(text).ok());
+        Self { arguments: Some(arguments), ..Self::from(approval) }
+    }
+}
+
 impl<'a> From<&'a Approval> for ApprovalBody<'a> {
     fn from(approval: &'a Approval) -> Self {
         Self {
@@ -184,6 +197,7 @@ impl<'a> From<&'a Approval> for ApprovalBody<'a> {
             status: approval.status.as_str(),
             tool: &approval.tool,
             tool_version: approval.tool_version,
+            arguments: None,
             arguments_digest: &approval.arguments_digest,
             policy: &approval.policy,
             rule: approval.rule.as_deref(),

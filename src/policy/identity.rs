@@ -136,6 +136,16 @@ impl Caller {
         }
     }
 
+    /// Whoever comes by the admin listener: they decide on waiting calls of this organisation.
+    pub fn operator(organisation: &str) -> Self {
+        Self {
+            name: "admin".into(),
+            organisation: organisation.into(),
+            scopes: vec![Scope::AgentApprove],
+            ..Self::anonymous()
+        }
+    }
+
     /// Which caller, in a sentence: the key `runtime`.
     pub fn noun(&self) -> String {
         let kind = match self.proof {

@@ -8,6 +8,7 @@ use crate::config::snapshot::Snapshot;
 use crate::exec::webhook::WebhookExecutor;
 use crate::limits::Limits;
 use crate::net::epoch::Epoch;
+use crate::telemetry::audit::Audit;
 use crate::telemetry::log::LogSink;
 use crate::telemetry::metrics::{Metrics, ToolLabels};
 
@@ -24,6 +25,8 @@ pub struct Means {
     pub webhook: Arc<WebhookExecutor>,
     /// Takes level and form of lines.
     pub log: LogSink,
+    /// Takes down who had it read.
+    pub audit: Audit,
 }
 
 impl Means {

@@ -1,5 +1,7 @@
-//! The admin listener: reload, drain, the configuration in force, the log's level, circuits (contract, section 1).
+//! The admin listener: reload, drain, the configuration in force, the log's level, circuits, approvals (contract,
+//! section 1).
 
+mod approvals;
 pub mod status;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::serve::admin::status::Status;
 use crate::serve::auth::{bearer, require_local_host};
 use crate::serve::body;
 use crate::serve::http::{ApiCode, ApiError, json, method_not_allowed, not_found};
+use crate::telemetry::audit::KeyRefusal;
 
 /// Bound on a request's body: a level.
 const MAX_BODY: usize = 1024;
@@ -80,6 +83,7 @@ pub fn router(state: AdminState) -> Router {
         .route("/drain", post(drain))
         .route("/log-level", get(level).put(set_level))
         .route("/circuits/{tool}/reset", post(reset_circuit))
+        .merge(approvals::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), door))
@@ -103,6 +107,7 @@ async fn door(State(state): State<AdminState>, request: Request, next: Next) -> 
     if known {
         next.run(request).await
     } else {
+        state.gateway.audit().refused(KeyRefusal::UnknownKey, None, Some("admin"));
         let text = "the admin token is required: `Authorization: Bearer TOKEN`";
         ApiError::new(ApiCode::Unauthorized, text).into_response()
     }

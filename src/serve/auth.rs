@@ -16,22 +16,66 @@ use crate::policy::identity::{Caller, Scope};
 use crate::policy::issuer::KeySource;
 use crate::policy::token::{Token, TokenError};
 use crate::serve::http::{ApiCode, ApiError};
+use crate::telemetry::audit::{Audit, KeyRefusal};
 
 /// Who calls, by what a request brings along.
 #[derive(Debug)]
 pub struct Doorkeeper {
     /// Sets of keys that issuers publish.
     pub key_sets: KeySets,
+    /// Takes down who was refused.
+    pub audit: Audit,
 }
 
 impl Doorkeeper {
-    /// The caller, who has the scope. What the Authorization header holds counts; the connection's certificate counts where
-    /// there is no such header.
+    /// The caller, who has the scope.
     pub async fn admit(
         &self,
         epoch: &Epoch,
         request: &Parts,
         scope: Scope,
+        now: i64,
+    ) -> Result<Arc<Caller>, ApiError> {
+        self.admit_by(epoch, request, &[scope], now).await
+    }
+
+    /// The caller, who has one of the scopes. What the Authorization header holds counts; the connection's certificate counts where
+    /// there is no such header.
+    pub async fn admit_by(
+        &self,
+        epoch: &Epoch,
+        request: &Parts,
+        scopes: &[Scope],
+        now: i64,
+    ) -> Result<Arc<Caller>, ApiError> {
+        let caller = match self.known(epoch, request, now).await {
+            Ok(caller) => caller,
+            Err(error) => {
+                if error.code == ApiCode::Unauthorized {
+                    self.audit.refused(KeyRefusal::UnknownKey, None, Some("api"));
+                }
+                return Err(error);
+            }
+        };
+        if scopes.iter().any(|scope| caller.has(*scope)) {
+            return Ok(caller);
+        }
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        let names = names.join("` or `");
+        self.audit.refused(
+            KeyRefusal::MissingScope,
+            Some(&caller),
+            scopes.first().map(|one| one.as_str()),
+        );
+        let text = format!("{} does not have the scope `{names}`", caller.noun());
+        Err(ApiError::new(ApiCode::MissingScope, text))
+    }
+
+    /// The caller, whatever they may do.
+    async fn known(
+        &self,
+        epoch: &Epoch,
+        request: &Parts,
         now: i64,
     ) -> Result<Arc<Caller>, ApiError> {
         let snapshot = &epoch.snapshot;
@@ -40,27 +84,22 @@ impl Doorkeeper {
             let text = "the client certificate of this connection is no longer taken";
             return Err(unauthorized(text));
         }
-        let caller = match &snapshot.authentication {
+        match &snapshot.authentication {
             Authentication::None(caller) => {
                 if let Bind::Tcp(_) = &snapshot.listeners.api.bind {
                     require_local_host(&request.headers)?;
                 }
-                caller.clone()
+                Ok(caller.clone())
             }
             Authentication::Known(known) if request.headers.contains_key(AUTHORIZATION) => {
-                self.by_header(known, &request.headers, now).await?
+                self.by_header(known, &request.headers, now).await
             }
             Authentication::Known(known) => {
                 let names = peer.map(|peer| peer.names(serving, now));
                 let caller = known.by_certificate(names.unwrap_or_default());
-                caller.cloned().ok_or_else(|| unauthorized(known.ways()))?
+                caller.cloned().ok_or_else(|| unauthorized(known.ways()))
             }
-        };
-        if !caller.has(scope) {
-            let text = format!("{} does not have the scope `{}`", caller.noun(), scope.as_str());
-            return Err(ApiError::new(ApiCode::MissingScope, text));
         }
-        Ok(caller)
     }
 
     async fn by_header(

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::post;
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::config::tools::MAX_HEADERS;
@@ -22,7 +25,7 @@ use crate::serve::http::{ApiCode, ApiError, is_json};
 use crate::serve::{Phase, reached, told};
 
 /// Contract: `wait_ms` is at most a minute.
-const LONGEST_WAIT_MS: u64 = 60_000;
+pub(super) const LONGEST_WAIT_MS: u64 = 60_000;
 /// Ids that only pass through.
 const ID_BYTES: usize = 256;
 
@@ -58,6 +61,47 @@ pub struct ApiState {
     pub phase: Arc<watch::Receiver<Phase>>,
 }
 
+impl ApiState {
+    /// Reads a JSON body of so many bytes at most, unless the gateway ends.
+    pub async fn read_json(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        limit: usize,
+    ) -> Result<Bytes, ApiError> {
+        if !is_json(headers) {
+            let text = "the body's Content-Type must be application/json";
+            return Err(ApiError::new(ApiCode::UnsupportedType, text));
+        }
+        let bytes = {
+            let _place = self.gateway.limits().body().ok_or_else(|| {
+                ApiError::new(ApiCode::Overloaded, "too many requests are being read, try again")
+            })?;
+            // Afterwards nothing more is answered.
+            let mut phase = self.phase.as_ref().clone();
+            tokio::select! {
+                biased;
+                read = body::read(body, limit) => read?,
+                () = reached(&mut phase, Phase::Closed) => return Err(draining()),
+            }
+        };
+        // The body comes first, so that a client that is still sending it does not miss the answer.
+        self.serves()?;
+        Ok(bytes)
+    }
+
+    /// Whether new work is taken.
+    pub fn serves(&self) -> Result<(), ApiError> {
+        if *self.phase.borrow() > Phase::Serving { Err(draining()) } else { Ok(()) }
+    }
+
+    /// Waits until no new work is taken.
+    pub async fn drains(&self) {
+        let mut phase = self.phase.as_ref().clone();
+        reached(&mut phase, Phase::Draining).await;
+    }
+}
+
 /// The routes.
 pub fn routes() -> Router<ApiState> {
     Router::new().route("/v1/calls", post(post_call))
@@ -70,26 +114,7 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
     let now = gateway.clock().unix_ms().div_euclid(1000);
     let api = &epoch.snapshot.listeners.api;
     let caller = state.doorkeeper.admit(&epoch, &parts, Scope::AgentCall, now).await?;
-    if !is_json(&parts.headers) {
-        let text = "the body's Content-Type must be application/json";
-        return Err(ApiError::new(ApiCode::UnsupportedType, text));
-    }
-    let bytes = {
-        let _place = gateway.limits().body().ok_or_else(|| {
-            ApiError::new(ApiCode::Overloaded, "too many requests are being read, try again")
-        })?;
-        // Afterwards nothing more is answered.
-        let mut phase = state.phase.as_ref().clone();
-        tokio::select! {
-            biased;
-            read = body::read(body, api.max_body) => read?,
-            () = reached(&mut phase, Phase::Closed) => return Err(draining()),
-        }
-    };
-    // The body comes first, so that a client that is still sending it does not miss the answer.
-    if *state.phase.borrow() > Phase::Serving {
-        return Err(draining());
-    }
+    let bytes = state.read_json(&parts.headers, body, api.max_body).await?;
     let call = parse_call(&bytes)?;
     let told = gateway.call(epoch.clone(), caller, call).await?;
     Ok(told::answer(told))

@@ -14,7 +14,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use url::form_urlencoded;
 
 use crate::config::leaf::Span;
 use crate::config::redact::without_query;
@@ -25,12 +24,9 @@ use crate::policy::export::Provider;
 use crate::policy::identity::{Caller, Scope};
 use crate::serve::calls::ApiState;
 use crate::serve::http::{ApiCode, ApiError, json_text};
+use crate::serve::query::{bad, page_size, parameters};
 use crate::telemetry::labels::LimitScope;
 
-/// Tools of one page, where the request does not say it.
-const PAGE: usize = 100;
-/// Most tools of one page.
-const LARGEST_PAGE: usize = 1000;
 /// The only kind of tool that this version has.
 const KIND: &str = "webhook";
 /// Every kind that there will be.
@@ -145,7 +141,7 @@ impl Visit {
             let definitions = tools.into_iter().map(|tool| tool.exports.text(provider));
             return Ok(self.answer(provider.list(definitions).into()));
         }
-        let limit = limit.map_or(Ok(PAGE), |text| page_size(&text))?;
+        let limit = page_size(limit.as_deref())?;
         let after = cursor.map(|text| position(&text)).transpose()?;
         let mut tools = self.tools(|tool| {
             of_kind
@@ -190,41 +186,9 @@ fn names(value: &HeaderValue, tag: &str) -> bool {
     tags.into_iter().any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
 }
 
-fn bad(text: &str) -> ApiError {
-    ApiError::new(ApiCode::BadRequest, text)
-}
-
-/// The values of the known parameters of a query. An unknown one, and one that stands twice, are errors.
-fn parameters<const N: usize>(
-    query: Option<&str>,
-    known: &[&'static str; N],
-) -> Result<[Option<String>; N], ApiError> {
-    let mut values = [const { None }; N];
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        let place = known.iter().position(|one| *one == name).and_then(|at| values.get_mut(at));
-        match place {
-            None => {
-                let name: String = name.chars().take(64).collect();
-                let text =
-                    format!("the parameter `{name}` is not known; known are {}", known.join(", "));
-                return Err(bad(&text));
-            }
-            Some(Some(_)) => return Err(bad(&format!("the parameter `{name}` stands twice"))),
-            Some(place) => *place = Some(value.into_owned()),
-        }
-    }
-    Ok(values)
-}
-
 fn provider(text: &str) -> Result<Provider, ApiError> {
     let known = Provider::ALL.map(Provider::as_str).join(", ");
     Provider::parse(text).ok_or_else(|| bad(&format!("`format` must be one of {known}")))
-}
-
-fn page_size(text: &str) -> Result<usize, ApiError> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let size = text.parse().ok().filter(|size| digits && (1..=LARGEST_PAGE).contains(size));
-    size.ok_or_else(|| bad(&format!("`limit` must be a whole number from 1 to {LARGEST_PAGE}")))
 }
 
 /// The name after which a page begins. The tool itself may be gone by now.
@@ -373,31 +337,6 @@ impl<'a> ToolShape<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check_query(query: &str, expected: Result<[Option<&str>; 4], &str>) {
-        let found = parameters(Some(query), LIST_PARAMETERS).map_err(|error| error.message);
-        let expected = expected.map(|values| values.map(|value| value.map(str::to_owned)));
-        assert_eq!(found, expected.map_err(str::to_owned), "{query}");
-    }
-
-    #[test]
-    fn parameters_are_known_and_stand_once() {
-        check_query("", Ok([None; 4]));
-        check_query("limit=5&kind=app", Ok([None, Some("app"), Some("5"), None]));
-        check_query("cursor=a%2Bb+", Ok([None, None, None, Some("a+b ")]));
-        check_query("limit=5&limit=5", Err("the parameter `limit` stands twice"));
-        let unknown = "the parameter `Limit` is not known; known are format, kind, limit, cursor";
-        check_query("Limit=5", Err(unknown));
-    }
-
-    #[test]
-    fn a_page_has_one_tool_at_least() {
-        for bad in ["", "0", "1001", "-1", "+5", "1.0", "x", "99999999999999999999"] {
-            assert!(page_size(bad).is_err(), "{bad}");
-        }
-        assert_eq!(page_size("1000"), Ok(1000));
-    }
 
     #[test]
     fn a_cursor_leads_to_a_name() {

@@ -343,7 +343,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let mut stage = Some(Stage::Calls(0));
             while let Some(now) = stage {
-                let keep = keep.clone();
+                let keep = *keep;
                 let step = move |desk: &mut Desk| desk.sweep(now, &keep, now_ms);
                 stage = self.change(Durability::Process, step).await?;
             }

@@ -251,6 +251,17 @@ impl LogSink {
         text.push(b'\n');
         self.append(&text, true)
     }
+
+    /// Writes the line of another stream: as JSON, or as this text.
+    pub fn line(&self, line: &impl Serialize, as_text: impl FnOnce() -> String) {
+        let mut text = if self.0.dial.logging().json {
+            serde_json::to_string(line).expect("the log's own shapes are JSON")
+        } else {
+            as_text()
+        };
+        text.push('\n');
+        self.append(text.as_bytes(), false);
+    }
 }
 
 impl std::fmt::Debug for LogSink {

@@ -201,6 +201,9 @@ impl Metrics {
         {
             vectors.dns_lookups.with_label_values(&[result]);
         }
+        for result in ["written", "dropped"] {
+            vectors.audit_entries.with_label_values(&[result]);
+        }
         let copied = Copied {
             connections: make.counters(
                 "upstream_connections_total",
@@ -397,6 +400,13 @@ impl Metrics {
     /// Counts a lookup: `result` is of the contract's set.
     pub fn lookup(&self, result: &str) {
         self.vectors.dns_lookups.with_label_values(&[result]).inc();
+    }
+
+    /// Counts entries of the audit trail: written or dropped; how many there are now.
+    pub fn audit_entries(&self, result: &'static str, more: usize) -> u64 {
+        let counter = self.vectors.audit_entries.with_label_values(&[result]);
+        counter.inc_by(u64::try_from(more).unwrap_or(u64::MAX));
+        counter.get()
     }
 
     /// Counts one decision on a host or address.

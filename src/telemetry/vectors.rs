@@ -36,6 +36,7 @@ pub(super) struct Vectors {
     pub(super) approvals: IntCounterVec,
     pub(super) replays: IntCounterVec,
     pub(super) http_requests: IntCounterVec,
+    pub(super) audit_entries: IntCounterVec,
     pub(super) build_info: GaugeVec,
 }
 
@@ -143,6 +144,11 @@ impl Vectors {
                 "http_requests_total",
                 "Requests to Sortie's own listeners.",
                 &["listener", "code"],
+            ),
+            audit_entries: make.counters(
+                "audit_entries_total",
+                "Entries of the audit trail on their way to the store.",
+                &["result"],
             ),
             build_info: make.infos("build_info", "This build.", &["version", "revision", "rustc"]),
         }

@@ -4,7 +4,9 @@
 mod admin;
 mod answers;
 mod api;
+mod approval_api;
 mod arguments;
+mod audit;
 mod breaker;
 mod callers;
 mod catalogue;
@@ -43,4 +45,5 @@ mod timeouts;
 mod truncation;
 mod try_server;
 mod verifiers;
+mod waiting;
 mod wire;

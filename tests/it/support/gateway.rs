@@ -70,13 +70,7 @@ impl ConfigBuilder {
 
     async fn start_as(&self, mut command: Command, folder: Folder) -> Gateway {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary starts");
-        let (stdout, stderr) = (Arc::new(Log::new()), Arc::new(Log::new()));
-        let readers = vec![
-            collect(child.stdout.take().expect("a pipe"), Arc::clone(&stdout)),
-            collect(child.stderr.take().expect("a pipe"), Arc::clone(&stderr)),
-        ];
+        let Process { child, readers, stdout, stderr } = Process::start(command);
         let mut gateway = Gateway {
             folder,
             child,
@@ -89,19 +83,64 @@ impl ConfigBuilder {
             step: AtomicUsize::new(0),
             base_tasks: None,
         };
-        gateway.api = gateway.listening("api").await;
-        gateway.telemetry = gateway.listening("telemetry").await;
-        let telemetry = gateway.telemetry;
-        poll("/readyz to say 200", || async move {
-            (exchange(telemetry, &get("/readyz")).await.status == 200).then_some(())
-        })
-        .await;
+        gateway.ready().await;
         gateway.base_tasks = gateway.tasks().await;
         gateway
     }
 }
 
+/// The binary that runs, and what it writes.
+struct Process {
+    child: Child,
+    readers: Vec<JoinHandle<()>>,
+    stdout: Arc<Log<String>>,
+    stderr: Arc<Log<String>>,
+}
+
+impl Process {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let (stdout, stderr) = (Arc::new(Log::new()), Arc::new(Log::new()));
+        let readers = vec![
+            collect(child.stdout.take().expect("a pipe"), Arc::clone(&stdout)),
+            collect(child.stderr.take().expect("a pipe"), Arc::clone(&stderr)),
+        ];
+        Self { child, readers, stdout, stderr }
+    }
+}
+
 impl Gateway {
+    /// Waits until it takes calls.
+    async fn ready(&mut self) {
+        self.api = self.listening("api").await;
+        self.telemetry = self.listening("telemetry").await;
+        let telemetry = self.telemetry;
+        poll("/readyz to say 200", || async move {
+            (exchange(telemetry, &get("/readyz")).await.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    /// Kills it with SIGKILL and starts it anew on the same folder.
+    pub(crate) async fn kill_and_start(&mut self) {
+        self.child.kill().expect("a child of ours");
+        self.child.wait().expect("a child of ours");
+        self.start_anew().await;
+    }
+
+    /// Starts it anew on the same folder, after its process has ended.
+    pub(crate) async fn start_anew(&mut self) {
+        self.join_readers();
+        let written = [self.stdout.all().join("\n"), self.stderr.all().join("\n")];
+        written.iter().for_each(|text| self.folder.canaries.assert_absent("what it wrote", text));
+        let mut command = sortie();
+        command.arg("serve").arg("--config").arg(&self.folder.config);
+        let Process { child, readers, stdout, stderr } = Process::start(command);
+        (self.child, self.readers, self.stdout, self.stderr) = (child, readers, stdout, stderr);
+        self.ready().await;
+    }
+
     /// The address of a listener, from its log line.
     pub(crate) async fn listening(&mut self, listener: &str) -> SocketAddr {
         poll(&format!("the {listener} listener"), || {
