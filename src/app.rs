@@ -34,6 +34,7 @@ use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
 use crate::source::{self, Load, LoadError};
 use crate::store::StoreError;
+use crate::store::postgres::PostgresError;
 use crate::store::sqlite::OpenError;
 use crate::telemetry::audit::{Audit, SYSTEM};
 use crate::telemetry::labels::ListenerName;
@@ -62,6 +63,9 @@ pub enum StartError {
     /// The file of calls and approvals cannot be used.
     #[error("the storage cannot be used: {0}")]
     Open(#[from] OpenError),
+    /// The database of calls and approvals cannot be used.
+    #[error("the storage cannot be used: {0}")]
+    Postgres(#[from] PostgresError),
     /// Calls and approvals cannot be kept.
     #[error("the storage cannot be used: {0}")]
     Store(StoreError),
@@ -82,6 +86,11 @@ pub struct App {
     serving_telemetry: JoinHandle<()>,
     serving_admin: Option<JoinHandle<()>>,
     reaper: JoinHandle<()>,
+    /// Looks for policies that other gateways changed.
+    watching: JoinHandle<()>,
+    counting: JoinHandle<()>,
+    /// Raised when no call will be counted any more.
+    counted: Flag,
     key_fetcher: JoinHandle<()>,
     recording: JoinHandle<()>,
     auditing: JoinHandle<()>,
@@ -156,9 +165,9 @@ impl App {
         reload.announce(&epoch, None, in_force.unreadable());
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
-        let (memory, writer) =
-            keeping::open(&epoch.snapshot.storage.url, clock.clone(), metrics.clone(), &audit)
-                .await?;
+        let (url, tls) = (&epoch.snapshot.storage.url, &epoch.snapshot.tls);
+        let (memory, workers) =
+            keeping::open(url, tls, clock.clone(), metrics.clone(), &audit).await?;
         let auditing = tokio::spawn(trail.run(memory.store.clone()));
         let gateway = Gateway::new(
             in_use,
@@ -226,6 +235,9 @@ impl App {
         let _ = warming.await;
         let means = Means { tls_of: Some(gateway.clone()), ..means };
         let serving_api = tokio::spawn(api_listener.run(api_router, means, phase));
+        let watching = tokio::spawn(gateway.policies().clone().watch(clock.clone()));
+        let counted = Flag::default();
+        let counting = tokio::spawn(workers.counting.run(counted.clone()));
         let key_fetcher = {
             let gateway = gateway.clone();
             tokio::spawn(
@@ -233,7 +245,7 @@ impl App {
             )
         };
         let reaper = tokio::spawn(pool.clone().run_reaper());
-        let recording = tokio::spawn(writer.run());
+        let recording = tokio::spawn(workers.writer.run());
         let tending = tokio::spawn(gateway.clone().tend());
         let reloading = tokio::spawn(worker.run());
         readiness.set(true);
@@ -251,6 +263,9 @@ impl App {
             serving_telemetry,
             serving_admin,
             reaper,
+            watching,
+            counting,
+            counted,
             key_fetcher,
             recording,
             auditing,
@@ -322,6 +337,9 @@ impl App {
         let _ = tokio::time::timeout(LAST_ANSWERS, self.gateway.audit().kept()).await;
         self.auditing.abort();
         self.recording.abort();
+        self.counted.raise();
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.counting).await;
+        self.watching.abort();
         self.key_fetcher.abort();
         self.reaper.abort();
         self.pool.close_all();

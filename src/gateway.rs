@@ -2,15 +2,22 @@
 
 mod decisions;
 mod dispatch;
+pub mod events;
 pub mod flight;
 mod follow;
 pub mod ledger;
+pub mod policies;
 pub mod recent;
 mod record;
 mod replay;
+mod rounds;
+pub mod shadow_report;
+pub mod simulate;
+pub mod tally;
 pub mod tending;
 pub mod told;
 mod waiting;
+mod watching;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +29,16 @@ use crate::clock::Clock;
 use crate::config::file::Unread;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
+use crate::gateway::events::{Event, Events};
 use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
 use crate::gateway::ledger::{Ledger, Live};
+use crate::gateway::policies::PolicyBook;
 use crate::gateway::recent::Recent;
+use crate::gateway::tally::Tally;
 use crate::gateway::told::{CallError, Told};
 use crate::limits::Limits;
 use crate::model::approval::Approval;
-use crate::model::call::ToolCall;
+use crate::model::call::{BatchPlace, ToolCall};
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{
     AttemptRecord, CallOutcome, Decision, Failure, FailureCode, Phase, Sent, Success, ToolReference,
@@ -67,6 +77,7 @@ pub struct Gateway {
     ledger: Arc<Ledger>,
     in_flight: InFlight,
     recent: Recent,
+    events: Arc<Events>,
     cut_off: Flag,
     /// The gateway ends: what a person said yes to is left for the next one.
     ending: Flag,
@@ -85,6 +96,10 @@ pub struct Memory {
     pub audit: Audit,
     /// Who this process is among those that share the store.
     pub instance: Arc<str>,
+    /// The policies that the API keeps.
+    pub policies: Arc<PolicyBook>,
+    /// Counts what only watches.
+    pub tally: Arc<Tally>,
 }
 
 /// A request that is no call of this tool: the runtime's own mistake, told as an error of the API.
@@ -187,6 +202,7 @@ impl Gateway {
         let in_flight = InFlight::new(metrics.calls_in_flight.clone());
         let (recent, cut_off, ledger) = (Recent::default(), Flag::default(), Arc::default());
         let (changes, _) = watch::channel(0);
+        let events = Arc::new(Events::new(clock.clone()));
         Self {
             epochs,
             webhook,
@@ -198,6 +214,7 @@ impl Gateway {
             ledger,
             in_flight,
             recent,
+            events,
             cut_off,
             ending: Flag::default(),
             changes,
@@ -227,6 +244,11 @@ impl Gateway {
     /// What is remembered of each tool's calls.
     pub fn recent(&self) -> &Recent {
         &self.recent
+    }
+
+    /// Tells what happens to calls.
+    pub fn events(&self) -> &Arc<Events> {
+        &self.events
     }
 
     /// What outlives a call.
@@ -383,7 +405,7 @@ impl Gateway {
             let text = format!("There is no tool named \"{}\".", call.tool);
             Failure::not_sent(FailureCode::UnknownTool, text)
         })?;
-        trail.reference = Some(reference(tool));
+        trail.reference = Some(reference(tool, call.batch.as_ref()));
         let agent = call.context.agent_id.as_deref();
         let off = if !epoch.snapshot.agents.offers(agent, &call.tool) {
             Some(FailureCode::NotOnAgent)
@@ -394,6 +416,7 @@ impl Gateway {
             let text = format!("The tool \"{}\" is turned off.", tool.name);
             return Err(Failure::not_sent(code, text).into());
         }
+        rounds::admit(&epoch.snapshot.rounds, call)?;
 
         // 3. The arguments fit its schema; only what was checked can be sent.
         let judge = || tool.arguments.check(&call.arguments);
@@ -406,17 +429,19 @@ impl Gateway {
         })?;
 
         // 4. The policies let it run, or it is parked for a person.
-        let decide = || rules::decide(&tool.policy, &tool.policies, agent, &call.arguments);
+        let policies = self.policies_about(way, tool).await?;
+        let decide = || rules::decide(&tool.policy, &policies, agent, &call.arguments);
         let decision = if takes_long { aside(decide) } else { decide() };
         if way.leave.is_none() {
             self.metrics.policy(metrics, &decision);
         }
-        let refusal = approval::refusal(&decision, way.live.is_some());
-        let decision = trail.decision.insert(decision);
-        if let Some(text) = refusal {
-            return Err(Failure::not_sent(FailureCode::Denied, text).into());
-        }
-        self.person(way, tool, decision).await?;
+        let decision = &*trail.decision.insert(decision);
+        let passed = match approval::refusal(decision, way.live.is_some()) {
+            Some(text) => Err(Failure::not_sent(FailureCode::Denied, text).into()),
+            None => self.person(way, tool, decision, &policies).await,
+        };
+        self.count_watching(way, tool, decision, &policies, &passed);
+        passed?;
 
         // 5. Its secrets are there, and its exception has not ended.
         if let Some(reason) = &tool.unavailable {
@@ -427,7 +452,10 @@ impl Gateway {
         // 6. It may be called now: pause, rate limits, places, circuit. From here on its identity is its own.
         let permit =
             self.limits.admit(tool, caller, call).map_err(|failure| way.not_now(failure))?;
+        let filler = rounds::filler(tool, call);
+        trail.reference = Some(reference(tool, call.batch.as_ref()));
         self.begin(way, tool, decision).await?;
+        self.events.tell(|| Event::start(&caller.organisation, call, filler));
 
         // 7. Resolve, judge, connect, sign, send, read, repeat: `exec/webhook.rs`.
         let bound = call.deadline.unwrap_or_else(|| default_deadline(tool)).min(LONGEST_DEADLINE);
@@ -453,6 +481,7 @@ impl Gateway {
 
     /// The one exit of every outcome: metrics, what is remembered, and the call's log line.
     fn finish(&self, way: &Way<'_>, metrics: &ToolMetrics, outcome: &CallOutcome, unsaid: Unsaid) {
+        self.events.tell_end(&way.caller.organisation, &way.call.context, outcome);
         self.metrics.finished(metrics, outcome);
         let own = outcome.duration.saturating_sub(unsaid.upstream);
         self.metrics.overhead.observe(own.as_secs_f64());
@@ -473,7 +502,7 @@ impl Gateway {
 }
 
 /// The tool under the name that it has here, and what makes the request a call of it at all.
-fn resolve_names(epoch: &Epoch, caller: &Caller, call: &mut ToolCall) -> Result<(), Malformed> {
+pub fn resolve_names(epoch: &Epoch, caller: &Caller, call: &mut ToolCall) -> Result<(), Malformed> {
     let known = epoch.snapshot.tool_by_any_name(&call.tool);
     // To a key that is not bound to it, a tool's other name is nobody's.
     if let Some(tool) = known.filter(|tool| caller.may_call(tool.name.as_str())) {
@@ -535,12 +564,12 @@ fn default_deadline(tool: &Tool) -> Duration {
     tool.timeout.saturating_mul(tool.profile.retry.attempts) + DEADLINE_SLACK
 }
 
-fn reference(tool: &Tool) -> ToolReference {
+fn reference(tool: &Tool, batch: Option<&BatchPlace>) -> ToolReference {
     ToolReference {
         id: tool.id.clone(),
         version: 1,
         read_only: tool.read_only,
-        filler: tool.filler.clone(),
+        filler: tool.filler.clone().filter(|_| batch.is_none_or(BatchPlace::says_filler)),
     }
 }
 

@@ -91,6 +91,7 @@ pub mod config {
     pub mod issuers;
     pub mod json;
     pub mod keeping;
+    pub mod kept_policy;
     pub mod keys;
     pub mod leaf;
     pub mod limits;

@@ -4,15 +4,20 @@ pub mod admin;
 pub mod api;
 pub mod approvals;
 pub mod auth;
+pub mod batch;
 mod bind;
 pub mod body;
 pub mod calls;
 pub mod catalogue;
 mod crowd;
+pub mod errand;
+pub mod events;
 pub mod follow;
 pub mod http;
 mod pace;
+pub mod policies;
 pub mod query;
+pub mod shadow;
 pub mod telemetry;
 mod tls;
 pub mod told;
@@ -45,7 +50,7 @@ use crate::net::serving::{Peer, ServerTls};
 use crate::serve::bind::{Place, Stream};
 use crate::serve::crowd::Crowd;
 use crate::serve::http::{ApiCode, ApiError, screen};
-use crate::serve::pace::{Pace, Paced};
+use crate::serve::pace::{Lasting, Pace, Paced};
 use crate::serve::telemetry::Readiness;
 use crate::serve::tls::secure;
 use crate::telemetry::labels::ListenerName;
@@ -305,7 +310,10 @@ async fn serve(
         let answer = door.clone().answer(request, peer.clone());
         async move {
             let answer = answer.await;
-            pace.answered();
+            match &answer {
+                Ok(answer) if answer.extensions().get::<Lasting>().is_some() => pace.telling(),
+                _ => pace.answered(),
+            }
             answer
         }
     });

@@ -3,6 +3,7 @@
 //! Each method that writes is one transaction: all of it is kept, or nothing is.
 //! Calls, approvals and identities of one organisation are invisible to every other one.
 
+pub mod postgres;
 pub mod recorder;
 pub mod records;
 mod row;
@@ -118,6 +119,16 @@ pub trait Store: Send + Sync {
 
     /// Calls, the oldest first.
     fn calls<'a>(&'a self, filter: &'a CallFilter) -> Stored<'a, Vec<CallRecord>>;
+
+    /// Calls of an organisation that were made at this time or later, in Unix milliseconds: the latest kept first, those
+    /// below a place, and the place where the next ones begin. Where it is `None` there are no more.
+    fn walk<'a>(
+        &'a self,
+        organisation: &'a str,
+        since_ms: i64,
+        below: i64,
+        most: usize,
+    ) -> Stored<'a, (Vec<CallRecord>, Option<i64>)>;
 
     /// Keeps calls as they are now, each in place of what was kept under its id. Nothing waits for it: a batch of calls
     /// that ended or began lately. A record that is already final is never replaced by one that is not, and a bound final

@@ -4,9 +4,13 @@ use std::sync::Arc;
 
 use crate::app::StartError;
 use crate::clock::Clock;
+use crate::config::snapshot::TlsSettings;
 use crate::config::storage::StoreUrl;
 use crate::gateway::Memory;
+use crate::gateway::policies::PolicyBook;
+use crate::gateway::tally::{Tally, TallyWorker};
 use crate::model::id::random_base62;
+use crate::store::postgres::{PostgresError, PostgresStore};
 use crate::store::recorder::{RecordWriter, Recorder};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
@@ -16,21 +20,35 @@ use crate::telemetry::metrics::Metrics;
 /// Opens the store that the configuration names, and the queue in front of it.
 pub(super) async fn open(
     url: &StoreUrl,
+    tls: &TlsSettings,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     audit: &Audit,
-) -> Result<(Memory, RecordWriter), StartError> {
+) -> Result<(Memory, Workers), StartError> {
     let store: Arc<dyn Store> = match url {
         StoreUrl::Lacking(reason) => {
             return Err(StartError::Store(StoreError::Unavailable(reason.clone())));
         }
         StoreUrl::Memory => Arc::new(SqliteStore::memory()?),
-        StoreUrl::Postgres(_) => {
-            return Err(StartError::Store(StoreError::Unavailable("not yet".into())));
+        StoreUrl::Postgres(url) => {
+            let text = std::str::from_utf8(url.expose());
+            let text = text.map_err(|error| PostgresError::Url(error.to_string()))?;
+            Arc::new(PostgresStore::open(text.trim_end(), tls).await?)
         }
         StoreUrl::Sqlite(path) => Arc::new(SqliteStore::open(path)?),
     };
-    Ok(memory(store, clock, metrics, audit.clone()))
+    let (memory, workers) = memory(store, clock, metrics, audit.clone());
+    // No call is decided without them.
+    memory.policies.refresh().await.map_err(StartError::Store)?;
+    Ok((memory, workers))
+}
+
+/// What brings into the store what waits for it.
+pub(super) struct Workers {
+    /// Of calls.
+    pub(super) writer: RecordWriter,
+    /// Of counts.
+    pub(super) counting: TallyWorker,
 }
 
 /// What outlives a call, kept in this store.
@@ -39,9 +57,12 @@ pub(super) fn memory(
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     audit: Audit,
-) -> (Memory, RecordWriter) {
-    let (recorder, writer) = Recorder::new(store.clone(), clock, metrics);
+) -> (Memory, Workers) {
+    let (recorder, writer) = Recorder::new(store.clone(), clock.clone(), metrics);
+    let policies = Arc::new(PolicyBook::empty(store.clone()));
+    let (tally, counting) = Tally::new(store.clone(), clock);
     let random = rand::random_iter::<[u8; 32]>().flatten();
     let instance = format!("gw_{}", random_base62(16, random)).into();
-    (Memory { store, recorder, audit, instance }, writer)
+    let memory = Memory { store, recorder, audit, instance, policies, tally };
+    (memory, Workers { writer, counting })
 }

@@ -108,6 +108,7 @@ pub fn call(tool: &str, arguments: Arguments, origin: &Origin<'_>) -> Result<Too
         wait: DEFAULT_WAIT,
         resend: false,
         credentials: Vec::new(),
+        batch: None,
     })
 }
 

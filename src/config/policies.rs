@@ -14,15 +14,18 @@ use crate::config::raw_policy::{RawMatch, RawPolicy};
 use crate::config::snapshot::Tool;
 use crate::config::storage::{Storage, StoreUrl};
 use crate::config::yaml::NodeId;
+use crate::model::id::random_base62;
 use crate::model::json;
 use crate::model::outcome::Effect;
 use crate::policy::condition::{Absent, Condition, ConditionError};
 use crate::policy::rules::{Mode, Permission, Policy};
 
-/// Names of what is no policy of its own, in `decision.policy`.
-const RESERVED: &[&str] = &["candidate", "tool"];
+/// Names of what is no policy of its own, in `decision.policy` and in paths of the API.
+const RESERVED: &[&str] = &["candidate", "simulate", "tool"];
 /// With this begin the names of policies that the API makes.
 const MADE: &str = "pol_";
+/// So many letters and digits follow.
+const MADE_LENGTH: usize = 16;
 const MAX_ID: usize = 64;
 const MAX_MESSAGE: usize = 200;
 /// Contract, section 6: an approval expires after 60 minutes, or as a rule says; seven days at most.
@@ -44,12 +47,39 @@ pub fn compile(context: &Context<'_>, given: &Given<Vec<Given<RawPolicy>>>) -> V
     let mut ids = HashSet::new();
     let list = given.get().map(Vec::as_slice).unwrap_or_default();
     let policies = list.iter().filter_map(Given::found);
-    policies.filter_map(|(raw, node)| policy(context, raw, node, &mut ids)).collect()
+    let placed = policies.filter_map(|(raw, node)| {
+        let id = id(context, raw, node, &mut ids);
+        policy(context, raw, node, id)
+    });
+    placed.collect()
+}
+
+/// Compiles one policy that the API keeps. Its id is one that the file may use too, or one that was made for it.
+pub fn compile_kept(context: &Context<'_>, raw: &RawPolicy, node: NodeId) -> Option<Arc<Policy>> {
+    let made = raw.id.get().filter(|id| is_made(id));
+    let id = match made {
+        Some(id) => Some(id.as_str()),
+        None => id(context, raw, node, &mut HashSet::new()),
+    };
+    policy(context, raw, node, id).map(|placed| placed.policy)
+}
+
+/// An id for a policy that comes without one.
+pub fn make_id(random: impl Iterator<Item = u8>) -> String {
+    format!("{MADE}{}", random_base62(MADE_LENGTH, random))
+}
+
+/// Whether an id is of those that are made.
+pub fn is_made(id: &str) -> bool {
+    let rest = id.strip_prefix(MADE);
+    rest.is_some_and(|rest| {
+        rest.len() == MADE_LENGTH && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
 }
 
 /// The policies that can be about calls of this tool.
 pub fn about(policies: &[Placed], tool: &str, read_only: bool) -> Vec<Arc<Policy>> {
-    let permission = if read_only { Permission::Read } else { Permission::Write };
+    let permission = Permission::of(read_only);
     let about = policies.iter().filter(|placed| placed.policy.is_about(tool, permission));
     about.map(|placed| placed.policy.clone()).collect()
 }
@@ -120,13 +150,12 @@ fn requires(tool: &Tool, pointer: &str) -> bool {
     true
 }
 
-fn policy<'g>(
+fn policy(
     context: &Context<'_>,
-    raw: &'g RawPolicy,
+    raw: &RawPolicy,
     node: NodeId,
-    ids: &mut HashSet<&'g str>,
+    id: Option<&str>,
 ) -> Option<Placed> {
-    let id = id(context, raw, node, ids);
     let hint = "write ask_first, require_approval or deny";
     let effect = context.required(node, "effect", &raw.effect, hint);
     let effect = effect.map(|(effect, node)| {

@@ -374,6 +374,7 @@ mod tests {
             wait: DEFAULT_WAIT,
             resend: false,
             credentials: Vec::new(),
+            batch: None,
         };
         let proxy = |host: &str| format!("egress: {{proxy: {{url: 'http://{host}:3128'}}}},");
         let check = |around: [&str; 2], fields: &str, expected: bool| {

@@ -220,6 +220,7 @@ impl Gateway {
         if approval.status != ApprovalStatus::Pending {
             return Err(CallError::Closed(approval.status.as_str()));
         }
+        self.look_at_policies().await?;
         let now_ms = self.clock.unix_ms();
         if let Some(closing) = self.stands(&approval, now_ms) {
             self.close(approval, closing).await?;
@@ -257,6 +258,7 @@ impl Gateway {
             Decided::Now(_) => {}
         }
         self.count_decided(&decided, now_ms);
+        self.count_unasked(&kept, &decided);
         self.waiting_changed();
         if let Some(failure) = failure {
             self.ended_waiting(&kept, &decided, failure);
@@ -290,6 +292,7 @@ impl Gateway {
             Decided::Now(_) => {}
         }
         self.count_decided(&closed, now_ms);
+        self.count_unasked(&kept, &closed);
         self.ended_waiting(&kept, &closed, failure);
         self.waiting_changed();
         Ok(())
@@ -302,8 +305,10 @@ impl Gateway {
         }
         let epoch = self.epoch();
         let tool = epoch.snapshot.tool(&approval.tool);
-        let bound =
-            tool.map(|tool| binding(&approval.organisation, tool, &approval.arguments_digest));
+        let bound = tool.map(|tool| {
+            let policies = self.memory.policies.about(&approval.organisation, tool);
+            binding(&approval.organisation, tool, &policies, &approval.arguments_digest)
+        });
         (bound.as_deref() != Some(&approval.binding)).then_some(Closing::ToolChanged)
     }
 
@@ -330,7 +335,7 @@ impl Gateway {
         let outcome = CallOutcome {
             id: record.id.clone(),
             tool: record.tool.to_string(),
-            reference: tool.map(|tool| reference(tool)),
+            reference: tool.map(|tool| reference(tool, None)),
             decision: None,
             approval: Some(Box::new(approval.clone())),
             ended: Err(failure),
@@ -342,6 +347,7 @@ impl Gateway {
             finished_at_ms,
             duration: since(record.created_at_ms, finished_at_ms),
         };
+        self.events.tell_end(&record.organisation, &record.context, &outcome);
         self.metrics.ended(&self.metrics.tool(&record.tool), &outcome.ended);
         let line = LineCaller {
             organisation: &record.organisation,

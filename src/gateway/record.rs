@@ -163,7 +163,7 @@ impl Gateway {
             phase: Phase::Running,
             id: live.call.id.as_str(),
             tool: &live.call.tool,
-            reference: Some(&reference(&begun.tool)),
+            reference: Some(&reference(&begun.tool, live.call.batch.as_ref())),
             decision: Some(&begun.decision),
             approval: begun.approval.as_deref(),
             model_text: None,
@@ -217,6 +217,7 @@ pub(super) fn call_of(record: &CallRecord) -> Option<ToolCall> {
         wait: DEFAULT_WAIT,
         resend: false,
         credentials: Vec::new(),
+        batch: None,
     })
 }
 

@@ -5,6 +5,7 @@ use crate::clock::{BoxFuture, SystemClock};
 use crate::config::context::Environment;
 use crate::config::parse::parse;
 use crate::exec::Executed;
+use crate::gateway::tally::TallyWorker;
 use crate::model::call::{CallContext, DEFAULT_WAIT};
 use crate::model::id::CallId;
 use crate::model::json::read_object;
@@ -38,35 +39,55 @@ impl Executor for Brittle {
     }
 }
 
-fn snapshot() -> crate::config::snapshot::Snapshot {
+/// A tool that needs nobody, as the file has it.
+const ALLOW: &str = "allow";
+
+pub(super) fn snapshot() -> crate::config::snapshot::Snapshot {
+    snapshot_of(ALLOW)
+}
+
+fn snapshot_of(policy: &str) -> crate::config::snapshot::Snapshot {
     let environment = Environment::bare(&|_| Ok(Secret::new(SECRET)), 0);
-    let text = "version: 1\nauth: none\ndns: {servers: [\"127.0.0.1:53\"]}\ntools: [{name: lookup, description: Looks an order up., \
-                policy: allow, concurrency: 1, breaker: {consecutive: 1}, parameters: {type: object}, \
-                secret: {current: {file: secret}}, headers: {X-Key: {file: key}}, \
-                url: \"https://shop.example.com/lookup\"}]\n";
-    parse("f", text, &environment).unwrap_or_else(|errors| panic!("{errors:?}"))
+    let text = format!(
+        "version: 1\nauth: none\ndns: {{servers: [\"127.0.0.1:53\"]}}\ntools: [{{name: lookup, description: Looks an order up., \
+         policy: {policy}, concurrency: 1, breaker: {{consecutive: 1}}, parameters: {{type: object}}, \
+         secret: {{current: {{file: secret}}}}, headers: {{X-Key: {{file: key}}}}, \
+         url: \"https://shop.example.com/lookup\"}}]\n"
+    );
+    parse("f", &text, &environment).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 /// A gateway with one tool of one place, whose circuit one failure opens.
-fn gateway() -> Arc<Gateway> {
+async fn gateway() -> Arc<Gateway> {
+    build(ALLOW).await.0
+}
+
+/// The same with another policy of the tool, and what writes its counts.
+pub(super) async fn build(policy: &str) -> (Arc<Gateway>, TallyWorker) {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let epoch = Arc::new(Epoch::new(Arc::new(snapshot()), None, &clock).unwrap());
+    let epoch = Arc::new(Epoch::new(Arc::new(snapshot_of(policy)), None, &clock).unwrap());
     let metrics = Arc::new(Metrics::new(true));
     metrics.configure(true, [ToolLabels::of(&epoch.snapshot.tools["lookup"])]);
     let limits = Arc::new(Limits::new(clock.clone(), metrics.clone()));
     limits.configure(&epoch.snapshot);
     let (log, _writer) = LogSink::start(true, std::io::sink()).unwrap();
     let (_, epochs) = watch::channel(epoch);
-    let store = Arc::new(SqliteStore::memory().unwrap());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::memory().unwrap());
+    let policies = Arc::new(PolicyBook::empty(store.clone()));
+    policies.refresh().await.unwrap();
+    let (tally, counting) = Tally::new(store.clone(), clock.clone());
     let (recorder, _) = Recorder::new(store.clone(), clock.clone(), metrics.clone());
     let (audit, _) = Audit::new(log.clone(), metrics.clone(), clock.clone());
-    let memory = Memory { store, recorder, audit, instance: "gw_test".into() };
-    Arc::new(Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log, memory))
+    let instance = "gw_test".into();
+    let memory = Memory { store, recorder, audit, instance, policies, tally };
+    let gateway = Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log, memory);
+    (Arc::new(gateway), counting)
 }
 
-async fn call(gateway: &Arc<Gateway>, arguments: &str) -> CallOutcome {
-    let call = ToolCall {
-        id: CallId::parse("call_0000").unwrap(),
+/// A call of the tool.
+pub(super) fn asked(id: &str, arguments: &str) -> ToolCall {
+    ToolCall {
+        id: CallId::parse(id).unwrap(),
         is_named: false,
         tool: "lookup".into(),
         arguments: read_object(arguments).unwrap(),
@@ -75,7 +96,12 @@ async fn call(gateway: &Arc<Gateway>, arguments: &str) -> CallOutcome {
         wait: DEFAULT_WAIT,
         resend: false,
         credentials: Vec::new(),
-    };
+        batch: None,
+    }
+}
+
+async fn call(gateway: &Arc<Gateway>, arguments: &str) -> CallOutcome {
+    let call = asked("call_0000", arguments);
     gateway
         .call_at_desk(gateway.epoch(), Arc::new(Caller::anonymous()), call)
         .await
@@ -84,7 +110,7 @@ async fn call(gateway: &Arc<Gateway>, arguments: &str) -> CallOutcome {
 
 #[tokio::test]
 async fn f154_a_panic_is_one_call_s_end_and_takes_nothing_along() {
-    let gateway = gateway();
+    let gateway = gateway().await;
     for (count, bomb) in [(1, "at once"), (2, "later"), (3, "later")] {
         let outcome = call(&gateway, &format!(r#"{{"bomb":"{bomb}"}}"#)).await;
         let failure = outcome.ended.expect_err("a failure");

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::config::snapshot::Tool;
+use crate::gateway::events::Event;
 use crate::gateway::ledger::Live;
 use crate::gateway::record::{not_kept, record};
 use crate::gateway::told::{CallError, Told};
@@ -17,7 +18,7 @@ use crate::model::id::hex;
 use crate::model::outcome::{Decision, Effect, Failure, FailureCode, Phase};
 use crate::model::outcome_text::{self, OpenCall};
 use crate::policy::approval as words;
-use crate::policy::rules;
+use crate::policy::rules::{self, Policy};
 use crate::store::Bound;
 
 /// Contract: an operator has 60 minutes unless the policy says otherwise.
@@ -30,6 +31,7 @@ impl Gateway {
         way: &Way<'_>,
         tool: &Arc<Tool>,
         decision: &Decision,
+        policies: &[Arc<Policy>],
     ) -> Result<(), Stop> {
         let Some(live) = way.live else { return Ok(()) };
         let Some(leave) = way.leave else {
@@ -44,15 +46,17 @@ impl Gateway {
             if kind == ApprovalKind::Person {
                 self.asked_before(live, tool).await?;
             }
-            return Err(self.park(way, live, tool, decision, kind).await);
+            return Err(self.park(way, live, (tool, policies), decision, kind).await);
         };
         let digest = &leave.approval.arguments_digest;
-        if leave.approval.binding != binding(&way.caller.organisation, tool, digest) {
+        if leave.approval.binding != binding(&way.caller.organisation, tool, policies, digest) {
             return Err(Failure::not_sent(FailureCode::ApprovalVoid, words::VOID).into());
         }
         // The operator first, then the person.
         if leave.approval.kind == ApprovalKind::Operator && decision.then_ask {
-            return Err(self.park(way, live, tool, decision, ApprovalKind::Person).await);
+            return Err(self
+                .park(way, live, (tool, policies), decision, ApprovalKind::Person)
+                .await);
         }
         Ok(())
     }
@@ -62,7 +66,7 @@ impl Gateway {
         &self,
         way: &Way<'_>,
         live: &Live,
-        tool: &Arc<Tool>,
+        (tool, policies): (&Arc<Tool>, &[Arc<Policy>]),
         decision: &Decision,
         kind: ApprovalKind,
     ) -> Stop {
@@ -84,7 +88,7 @@ impl Gateway {
             tool_id: tool.id.clone(),
             tool_version: 1,
             arguments: Some(live.call.arguments.text().clone()),
-            binding: binding(&live.caller.organisation, tool, &digest),
+            binding: binding(&live.caller.organisation, tool, policies, &digest),
             arguments_digest: digest,
             policy: decision.policy.as_str().to_owned(),
             rule: decision.rule.as_deref().map(str::to_owned),
@@ -109,7 +113,7 @@ impl Gateway {
             phase: Phase::Waiting,
             id: live.call.id.as_str(),
             tool: &live.call.tool,
-            reference: Some(&reference(tool)),
+            reference: Some(&reference(tool, way.call.batch.as_ref())),
             decision: Some(decision),
             approval: Some(&approval),
             model_text: Some(&text),
@@ -128,6 +132,10 @@ impl Gateway {
         match parked {
             Ok(Bound::Now) => {
                 self.waiting_changed();
+                if kind == ApprovalKind::Person {
+                    let (owner, ends) = (&approval.organisation, approval.expires_at_ms);
+                    self.events.tell(|| Event::confirm(owner, way.call, ends));
+                }
                 Stop::Told(Told { phase: Phase::Waiting, id: live.call.id.clone(), body })
             }
             Ok(Bound::Before(_)) => Stop::Again,
@@ -143,14 +151,19 @@ impl Gateway {
 
 /// What a decision is about: hex of SHA-256 over the organisation, the tool with its version and definition, the
 /// arguments, and the policies that were in force (contract, section 6).
-pub(super) fn binding(organisation: &str, tool: &Tool, arguments_digest: &str) -> String {
+pub(super) fn binding(
+    organisation: &str,
+    tool: &Tool,
+    policies: &[Arc<Policy>],
+    arguments_digest: &str,
+) -> String {
     let mut hash = Sha256::new();
     for part in [organisation, &tool.id, "1", arguments_digest] {
         hash.update(part.len().to_be_bytes());
         hash.update(part);
     }
     hash.update(tool.definition_digest);
-    hash.update(rules::version(&tool.policy, &tool.policies));
+    hash.update(rules::version(&tool.policy, policies));
     hex(&hash.finalize())
 }
 

@@ -123,6 +123,7 @@ pub fn verdict(failure: &Failure) -> Verdict {
         | FailureCode::NotAllowedForKey
         | FailureCode::NotConfigured
         | FailureCode::NotOnAgent
+        | FailureCode::NotRun
         | FailureCode::Overloaded
         | FailureCode::RateLimited
         | FailureCode::Rejected

@@ -114,6 +114,7 @@ fn call(context: CallContext, deadline: Option<Duration>) -> ToolCall {
         wait: DEFAULT_WAIT,
         resend: false,
         credentials: Vec::new(),
+        batch: None,
     }
 }
 

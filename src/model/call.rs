@@ -1,5 +1,7 @@
 //! What the runtime asked for, already parsed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -107,4 +109,43 @@ pub struct ToolCall {
     pub resend: bool,
     /// A person's own header values for this call; never stored, logged or replayed.
     pub credentials: Vec<(String, Secret)>,
+    /// Where it stands among the calls that came with it.
+    pub batch: Option<BatchPlace>,
+}
+
+/// The place of a call in a batch, whose calls are one round of a reply.
+#[derive(Debug, Clone)]
+pub struct BatchPlace {
+    index: usize,
+    filler_is_taken: Arc<AtomicBool>,
+    filler_is_its_own: Arc<AtomicBool>,
+}
+
+impl BatchPlace {
+    /// The places of a batch, from the first one on.
+    pub fn of_a_batch() -> impl Iterator<Item = Self> {
+        let filler_is_taken = Arc::<AtomicBool>::default();
+        (0..).map(move |index| Self {
+            index,
+            filler_is_taken: filler_is_taken.clone(),
+            filler_is_its_own: Arc::default(),
+        })
+    }
+
+    /// The position, from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The call begins to run and has a filler: the first of a batch that does so says its own.
+    pub fn take_filler(&self) {
+        if !self.filler_is_taken.swap(true, Ordering::AcqRel) {
+            self.filler_is_its_own.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether it is this call that says its filler.
+    pub fn says_filler(&self) -> bool {
+        self.filler_is_its_own.load(Ordering::Acquire)
+    }
 }

@@ -177,6 +177,8 @@ failure_codes! {
     NotOnAgent = "not_on_agent", Refused, Caller;
     /// A secret of the tool is missing.
     NotConfigured = "not_configured", Failed, Gateway;
+    /// The round has more calls than run at once, or the reply more rounds.
+    NotRun = "not_run", Refused, Caller;
     /// Too many calls run, or this machine has nothing left to call with.
     Overloaded = "overloaded", Refused, Gateway;
     /// A rate limit is reached, or the tool asked for a pause.
@@ -311,6 +313,11 @@ impl Effect {
         Self::ALL.iter().take_while(|one| **one < self).count()
     }
 
+    /// The effect of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|effect| effect.as_str() == text)
+    }
+
     /// The name on the wire and in labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -350,8 +357,24 @@ pub struct ShadowRuling {
     pub effect: Effect,
     /// The conditions under which it says so, as text.
     pub rule: Option<Arc<str>>,
+    /// What would have been in force with it.
+    pub would: Effect,
     /// Whether the call would have gone another way.
     pub disagrees: bool,
+}
+
+impl Decision {
+    /// Whether a call that needs a person would have run unasked by the tool's candidate.
+    pub fn would_run_unasked(&self) -> bool {
+        let needs_a_person = match self.effect {
+            Effect::AskFirst | Effect::RequireApproval => true,
+            Effect::Allow | Effect::Deny => false,
+        };
+        let lets_it_run = |ruling: &ShadowRuling| {
+            ruling.policy == PolicyName::Candidate && ruling.would == Effect::Allow
+        };
+        needs_a_person && self.shadow.iter().any(lets_it_run)
+    }
 }
 
 /// By whom a decision is.

@@ -35,6 +35,13 @@ pub enum Permission {
     Write,
 }
 
+impl Permission {
+    /// That of a tool.
+    pub fn of(read_only: bool) -> Self {
+        if read_only { Self::Read } else { Self::Write }
+    }
+}
+
 /// One policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
@@ -126,11 +133,13 @@ pub fn decide(
         && candidate.when.iter().all(|condition| condition.holds(arguments))
     {
         let others = strictest.map_or(Effect::Allow, |policy| policy.effect);
+        let would = candidate.effect.max(others);
         decision.shadow.push(ShadowRuling {
             policy: PolicyName::Candidate,
             effect: candidate.effect,
             rule: None,
-            disagrees: candidate.effect.max(others) != decision.effect,
+            would,
+            disagrees: would != decision.effect,
         });
     }
     for policy in matching(Mode::Shadow) {
@@ -138,6 +147,7 @@ pub fn decide(
             policy: policy.name(),
             effect: policy.effect,
             rule: policy.rule.clone(),
+            would: policy.effect.max(decision.effect),
             disagrees: policy.effect > decision.effect,
         });
     }

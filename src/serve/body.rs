@@ -67,7 +67,8 @@ async fn collect(mut body: Body, limit: usize) -> Result<Bytes, ApiError> {
 /// The fields of one JSON object, each still text: `N` names in the order of `names`.
 #[derive(Debug)]
 pub struct Fields<'a, const N: usize> {
-    at: &'static str,
+    at: String,
+    about: Option<&'static str>,
     names: &'static [&'static str; N],
     values: [Option<&'a RawValue>; N],
 }
@@ -80,16 +81,25 @@ impl<'a, const N: usize> Fields<'a, N> {
         at: &'static str,
         names: &'static [&'static str; N],
     ) -> Result<Self, ApiError> {
+        Self::read_within(text, at.to_owned(), at.split('/').nth(1), names)
+    }
+
+    /// The same where the pointer is made while reading; `about` is the field of the whole body in which the object
+    /// stands.
+    pub fn read_within(
+        text: &'a str,
+        at: String,
+        about: Option<&'static str>,
+        names: &'static [&'static str; N],
+    ) -> Result<Self, ApiError> {
         let mut problem = None;
         let mut reader = serde_json::Deserializer::from_str(text);
-        let seed = FieldsSeed { at, names, problem: &mut problem };
+        let seed = FieldsSeed { at: &at, about, names, problem: &mut problem };
         let values = seed.deserialize(&mut reader).and_then(|values| reader.end().map(|()| values));
         match (values, problem) {
             (_, Some(problem)) => Err(problem),
-            (Ok(values), None) => Ok(Self { at, names, values }),
-            (Err(error), None) => {
-                Err(ApiError::field(top_level(at, None), at, &not_json(&error, at)))
-            }
+            (Ok(values), None) => Ok(Self { at, about, names, values }),
+            (Err(error), None) => Err(ApiError::field(about, &at, &not_json(&error, &at))),
         }
     }
 
@@ -142,7 +152,7 @@ impl<'a, const N: usize> Fields<'a, N> {
 
     /// What is wrong with a field.
     pub fn error(&self, name: &'static str, what: &str) -> ApiError {
-        let about = top_level(self.at, Some(name));
+        let about = self.about.or(Some(name));
         ApiError::field(about, &self.pointer(name), &format!("`{name}` {what}"))
     }
 
@@ -150,11 +160,6 @@ impl<'a, const N: usize> Fields<'a, N> {
     pub fn missing(&self, name: &'static str) -> ApiError {
         self.error(name, "is required")
     }
-}
-
-/// The field of the whole body in which the object at `at` stands; `name` where it is the whole body itself.
-fn top_level(at: &'static str, name: Option<&'static str>) -> Option<&'static str> {
-    at.split('/').nth(1).or(name)
 }
 
 /// The text of a JSON string; most have no escapes and need no copy.
@@ -175,7 +180,8 @@ fn not_json(error: &serde_json::Error, at: &str) -> String {
 }
 
 struct FieldsSeed<'p, const N: usize> {
-    at: &'static str,
+    at: &'p str,
+    about: Option<&'static str>,
     names: &'static [&'static str; N],
     problem: &'p mut Option<ApiError>,
 }
@@ -206,7 +212,7 @@ impl<'de, const N: usize> Visitor<'de> for FieldsSeed<'_, N> {
                 Ok(index) => {
                     let name = self.names[index];
                     let pointer = format!("{}/{name}", self.at);
-                    let about = top_level(self.at, Some(name));
+                    let about = self.about.or(Some(name));
                     ApiError::field(about, &pointer, &format!("`{name}` stands twice"))
                 }
                 Err(name) => {
@@ -214,7 +220,7 @@ impl<'de, const N: usize> Visitor<'de> for FieldsSeed<'_, N> {
                     let pointer = format!("{}/{}", self.at, pointer_step(&shown));
                     let known = self.names.join(", ");
                     let text = format!("`{shown}` is not known; known are {known}");
-                    ApiError::field(top_level(self.at, None), &pointer, &text)
+                    ApiError::field(self.about, &pointer, &text)
                 }
             };
             map.next_value::<IgnoredAny>()?;

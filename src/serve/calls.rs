@@ -18,7 +18,8 @@ use crate::model::call::{CallContext, DEFAULT_WAIT, EndUser, ToolCall};
 use crate::model::id::{CallId, Token};
 use crate::model::json;
 use crate::model::secret::Secret;
-use crate::policy::identity::Scope;
+use crate::net::epoch::Epoch;
+use crate::policy::identity::{Caller, Scope};
 use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
 use crate::serve::http::{ApiCode, ApiError, is_json};
@@ -27,7 +28,7 @@ use crate::serve::{Phase, reached, told};
 /// Contract: `wait_ms` is at most a minute.
 pub(super) const LONGEST_WAIT_MS: u64 = 60_000;
 /// Ids that only pass through.
-const ID_BYTES: usize = 256;
+pub(super) const ID_BYTES: usize = 256;
 
 const CALL_FIELDS: &[&str; 17] = &[
     "tool",
@@ -108,16 +109,31 @@ pub fn routes() -> Router<ApiState> {
 }
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let gateway = &state.gateway;
-    let epoch = gateway.epoch();
-    let (parts, body) = request.into_parts();
-    let now = gateway.clock().unix_ms().div_euclid(1000);
-    let api = &epoch.snapshot.listeners.api;
-    let caller = state.doorkeeper.admit(&epoch, &parts, Scope::AgentCall, now).await?;
-    let bytes = state.read_json(&parts.headers, body, api.max_body).await?;
+    let Letter { epoch, caller, bytes } = Letter::read(&state, request).await?;
     let call = parse_call(&bytes)?;
-    let told = gateway.call(epoch.clone(), caller, call).await?;
+    let told = state.gateway.call(epoch, caller, call).await?;
     Ok(told::answer(told))
+}
+
+/// A request that asks for calls: who sends it, and its body.
+pub(super) struct Letter {
+    pub(super) epoch: Arc<Epoch>,
+    pub(super) caller: Arc<Caller>,
+    pub(super) bytes: Bytes,
+}
+
+impl Letter {
+    /// Reads it, unless the gateway ends.
+    pub(super) async fn read(state: &ApiState, request: Request) -> Result<Self, ApiError> {
+        let gateway = &state.gateway;
+        let epoch = gateway.epoch();
+        let (parts, body) = request.into_parts();
+        let now = gateway.clock().unix_ms().div_euclid(1000);
+        let api = &epoch.snapshot.listeners.api;
+        let caller = state.doorkeeper.admit(&epoch, &parts, Scope::AgentCall, now).await?;
+        let bytes = state.read_json(&parts.headers, body, api.max_body).await?;
+        Ok(Self { epoch, caller, bytes })
+    }
 }
 
 fn draining() -> ApiError {
@@ -125,43 +141,70 @@ fn draining() -> ApiError {
 }
 
 impl From<Malformed> for ApiError {
-    fn from(malformed: Malformed) -> Self {
-        let (name, pointer) = match &malformed {
-            Malformed::Credential { name, .. } | Malformed::UnlistedCredential(name) => {
-                ("credentials", format!("/credentials/{}", json::pointer_step(name)))
-            }
-            Malformed::Missing(name) => (*name, format!("/{name}")),
-        };
-        Self::field(Some(name), &pointer, &malformed.to_string())
+    fn from(error: Malformed) -> Self {
+        malformed(&error, &Place::default())
     }
+}
+
+/// What is wrong with the call that stands there.
+pub(super) fn malformed(error: &Malformed, place: &Place) -> ApiError {
+    let (name, pointer) = match error {
+        Malformed::Credential { name, .. } | Malformed::UnlistedCredential(name) => {
+            ("credentials", format!("/credentials/{}", json::pointer_step(name)))
+        }
+        Malformed::Missing(name) => (*name, format!("/{name}")),
+    };
+    let pointer = format!("{}{pointer}", place.at);
+    ApiError::field(place.about.or(Some(name)), &pointer, &error.to_string())
+}
+
+/// Where a call stands in its request's body.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Place {
+    /// The pointer of the call.
+    pub(super) at: String,
+    /// The field of the body that holds it, where it is not the body itself.
+    pub(super) about: Option<&'static str>,
+    /// Its `call_index` where it gives none.
+    pub(super) index: u32,
+}
+
+/// The text of a body.
+pub(super) fn utf8(bytes: &[u8]) -> Result<&str, ApiError> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| ApiError::new(ApiCode::BadRequest, "the body is not UTF-8"))
 }
 
 /// Reads the body of a call. Every field is checked, also those that have no effect yet.
 pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| ApiError::new(ApiCode::BadRequest, "the body is not UTF-8"))?;
-    let fields = Fields::read(text, "", CALL_FIELDS)?;
+    read_call(utf8(bytes)?, &Place::default())
+}
+
+/// Reads the call that stands there.
+pub(super) fn read_call(text: &str, place: &Place) -> Result<ToolCall, ApiError> {
+    let fields = Fields::read_within(text, place.at.clone(), place.about, CALL_FIELDS)?;
     let tool = fields.text("tool", 128)?.ok_or_else(|| fields.missing("tool"))?;
     let arguments = fields.raw("arguments").ok_or_else(|| fields.missing("arguments"))?;
     let arguments = json::read_object(arguments.get()).map_err(|error| {
-        let pointer = format!("/arguments{}", error.pointer());
-        ApiError::field(Some("arguments"), &pointer, &format!("`arguments`: {error}"))
+        let pointer = format!("{}/arguments{}", place.at, error.pointer());
+        let about = place.about.or(Some("arguments"));
+        ApiError::field(about, &pointer, &format!("`arguments`: {error}"))
     })?;
     let wait = fields.number("wait_ms", 0, LONGEST_WAIT_MS)?.map(Duration::from_millis);
     let round = fields.number("round", 1, u64::from(u32::MAX))?;
     let turn_index = fields.number("turn_index", 0, u64::from(u32::MAX))?;
     let longest = u64::try_from(LONGEST_DEADLINE.as_millis()).unwrap_or(u64::MAX);
-    let call_index = fields.number("call_index", 0, u64::from(u32::MAX))?.unwrap_or(0);
+    let call_index = fields.number("call_index", 0, u64::from(u32::MAX))?;
     let context = CallContext {
         agent_id: fields.owned("agent_id", ID_BYTES)?,
         session_id: fields.owned("session_id", ID_BYTES)?,
         turn_id: fields.owned("turn_id", ID_BYTES)?,
         turn_index: turn_index.and_then(|index| u32::try_from(index).ok()),
         round: round.and_then(|round| u32::try_from(round).ok()),
-        end_user: end_user(&fields)?,
+        end_user: end_user(&fields, place)?,
         run_id: token(&fields, "run_id")?,
         step: token(&fields, "step")?,
-        call_index: u32::try_from(call_index).unwrap_or(u32::MAX),
+        call_index: call_index.and_then(|at| u32::try_from(at).ok()).unwrap_or(place.index),
         model_call_id: fields.owned("model_call_id", ID_BYTES)?,
         test: false,
     };
@@ -185,6 +228,7 @@ pub fn parse_call(bytes: &[u8]) -> Result<ToolCall, ApiError> {
         wait: wait.unwrap_or(DEFAULT_WAIT),
         resend: fields.truth("resend")?.unwrap_or(false),
         credentials,
+        batch: None,
     })
 }
 
@@ -196,9 +240,13 @@ fn token<const N: usize>(
     Token::parse(&text).map(Some).map_err(|error| fields.error(name, &error.to_string()))
 }
 
-fn end_user<const N: usize>(fields: &Fields<'_, N>) -> Result<Option<EndUser>, ApiError> {
+fn end_user<const N: usize>(
+    fields: &Fields<'_, N>,
+    place: &Place,
+) -> Result<Option<EndUser>, ApiError> {
     let Some(raw) = fields.raw("end_user") else { return Ok(None) };
-    let parts = Fields::read(raw.get(), "/end_user", END_USER_FIELDS)?;
+    let about = place.about.or(Some("end_user"));
+    let parts = Fields::read_within(raw.get(), fields.pointer("end_user"), about, END_USER_FIELDS)?;
     let id = parts.owned("id", ID_BYTES)?;
     Ok(Some(EndUser { id, external_id: parts.owned("external_id", ID_BYTES)? }))
 }

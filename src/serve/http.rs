@@ -193,8 +193,9 @@ struct ErrorFields<'a> {
     request_id: &'a str,
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
+impl ApiError {
+    /// Notes it in the log, and writes it as it is answered.
+    pub fn tell(&self) -> Vec<u8> {
         let request_id =
             format!("req_{}", random_base62(16, rand::random_iter::<[u8; 32]>().flatten()));
         tracing::info!(
@@ -209,7 +210,13 @@ impl IntoResponse for ApiError {
             field: self.field.as_deref(),
             request_id: &request_id,
         };
-        let mut response = json(self.code.status(), &ErrorBody { error });
+        serde_json::to_vec(&ErrorBody { error }).expect("the API's own shapes are JSON")
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = json_text(self.code.status(), self.tell());
         let headers: &[_] = match self.code {
             ApiCode::Draining => &[(RETRY_AFTER, "1")],
             ApiCode::Overloaded => &[(RETRY_AFTER, "1"), (CONNECTION, "close")],

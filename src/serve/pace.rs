@@ -27,7 +27,7 @@ pub(super) struct Pace(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    /// The lowest two bits say what it waits for, the others are the number of the last change.
+    /// The lowest three bits say what it waits for, the others are the number of the last change.
     waits_for: AtomicU64,
     turns: Turns,
     dismissed: Notify,
@@ -41,11 +41,19 @@ const ANSWER: u64 = 1;
 const NEXT: u64 = 2;
 /// Nothing more: it makes room for another one.
 const LEAVING: u64 = 3;
-const KIND: u64 = 3;
+/// The gateway: its answer goes on whenever something happens, and the client has taken all so far.
+const TELLING: u64 = 4;
+/// The client: that it takes what is ready of such an answer.
+const TAKING: u64 = 5;
+const KIND: u64 = 7;
+
+/// Marks an answer that goes on whenever something happens, and ends with its connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lasting;
 
 impl Turns {
     fn next(&self, kind: u64) -> u64 {
-        (self.0.fetch_add(1, Ordering::Relaxed) << 2) | kind
+        (self.0.fetch_add(1, Ordering::Relaxed) << 3) | kind
     }
 }
 
@@ -66,6 +74,11 @@ impl Pace {
         self.turn(NEXT);
     }
 
+    /// An answer is on its way that goes on whenever something happens.
+    pub(super) fn telling(&self) {
+        self.turn(TELLING);
+    }
+
     fn turn(&self, kind: u64) {
         self.0.waits_for.store(self.0.turns.next(kind), Ordering::Relaxed);
     }
@@ -82,19 +95,37 @@ impl Pace {
 
     /// A client that takes its answer slowly takes it.
     fn bytes_went(&self) {
-        if self.now() & KIND == NEXT {
-            self.turn(NEXT);
+        match self.now() & KIND {
+            NEXT => self.turn(NEXT),
+            TAKING => self.turn(TELLING),
+            _ => {}
         }
+    }
+
+    /// The client has not taken what was written before, so there is no room for more.
+    fn bytes_wait(&self) {
+        if self.now() & KIND == TELLING {
+            self.turn(TAKING);
+        }
+    }
+
+    fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(Ok(_)) => self.bytes_went(),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.bytes_wait(),
+        }
+        written
     }
 
     /// Where the client is waited for: since which change.
     pub(super) fn waits_since(&self) -> Option<u64> {
-        Some(self.now()).filter(|now| matches!(now & KIND, HEAD | NEXT))
+        Some(self.now()).filter(|now| matches!(now & KIND, HEAD | NEXT | TAKING))
     }
 
     /// Lets `too_slow` return, unless something has changed since: a request that has come is answered.
     pub(super) fn dismiss(&self, since: u64) {
-        let leaving = since | LEAVING;
+        let leaving = since & !KIND | LEAVING;
         let order = Ordering::Relaxed;
         if self.0.waits_for.compare_exchange(since, leaving, order, order).is_ok() {
             self.0.dismissed.notify_one();
@@ -114,7 +145,7 @@ impl Pace {
             let bound = match now & KIND {
                 LEAVING => return,
                 HEAD => header_timeout,
-                NEXT => idle_timeout,
+                NEXT | TAKING => idle_timeout,
                 _ => continue,
             };
             if unchanged >= bound {
@@ -159,13 +190,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.pace.bytes_went();
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.pace.noted(written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        // Under TLS bytes that were taken here may still wait.
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_pending() {
+            self.pace.bytes_wait();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -177,9 +212,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, pieces))?;
-        self.pace.bytes_went();
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.pace.noted(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -190,6 +224,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::Instant;
 
     const HEADER: Duration = Duration::from_secs(5);
@@ -251,6 +286,43 @@ mod tests {
         };
         let ((), seconds) = tokio::join!(slow_reader, seconds_until_too_slow(&pace));
         assert!(seconds >= 360, "a minute after the last byte: {seconds}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_goes_on_is_not_idle_unless_it_is_not_taken() {
+        let pace = Pace::new(Turns::default());
+        pace.answering();
+        pace.telling();
+        assert_eq!(pace.waits_since(), None, "nobody waits for the client");
+        let waited = tokio::time::timeout(IDLE * 10, pace.too_slow(HEADER, IDLE)).await;
+        assert!(waited.is_err(), "nothing happened, which is no fault of the client");
+        let (client, server) = tokio::io::duplex(8);
+        let mut stream = Paced::new(server, pace.clone());
+        stream.write_all(b"12345678").await.expect("room for it");
+        assert_eq!(pace.waits_since(), None);
+        let full = tokio::time::timeout(HEADER, stream.write_all(b"9")).await;
+        assert!(full.is_err() && pace.waits_since().is_some());
+        assert_eq!(seconds_until_too_slow(&pace).await, 60);
+        drop(client);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_what_waited_is_not_too_slow_any_more() {
+        let pace = Pace::new(Turns::default());
+        pace.answering();
+        pace.telling();
+        let (mut client, server) = tokio::io::duplex(8);
+        let mut stream = Paced::new(server, pace.clone());
+        let mut taken = [0; 12];
+        let (written, read) = tokio::join!(stream.write_all(b"123456789012"), async {
+            tokio::task::yield_now().await;
+            assert!(pace.waits_since().is_some());
+            client.read_exact(&mut taken).await
+        });
+        written.expect("it was taken");
+        read.expect("it came");
+        let waited = tokio::time::timeout(IDLE * 10, pace.too_slow(HEADER, IDLE)).await;
+        assert!(waited.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -168,6 +168,19 @@ impl Store for SqliteStore {
         Box::pin(self.read(move |connection, _| calls::list(connection, &filter)))
     }
 
+    fn walk<'a>(
+        &'a self,
+        organisation: &'a str,
+        since_ms: i64,
+        below: i64,
+        most: usize,
+    ) -> Stored<'a, (Vec<CallRecord>, Option<i64>)> {
+        let organisation = organisation.to_owned();
+        Box::pin(self.read(move |connection, _| {
+            calls::walk(connection, &organisation, since_ms, below, most)
+        }))
+    }
+
     fn write(&self, batch: Vec<CallRecord>) -> Stored<'_, ()> {
         Box::pin(self.change(Durability::Process, move |desk| {
             desk.put_all(&batch)?;

@@ -34,7 +34,7 @@ async fn untouched(world: World, gateway: Gateway) {
 
 /// Fails unless the answer is this error of the API, in its one shape; its message.
 #[track_caller]
-fn error(reply: &Reply, status: u16, code: &str, field: Option<&str>) -> String {
+pub(crate) fn error(reply: &Reply, status: u16, code: &str, field: Option<&str>) -> String {
     let text = reply.text();
     assert_eq!(reply.header("content-type"), Some("application/json"), "{}{text}", reply.head);
     let body = reply.json();

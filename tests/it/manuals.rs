@@ -64,7 +64,7 @@ fn every_command_has_its_page() {
     assert!(files.all(|file| !about_help(&file.expect("a file").file_name().to_string_lossy())));
     let unknown = run(["man", "nothing"], "");
     assert_eq!(unknown.code, Some(2));
-    assert!(unknown.stderr.contains("there are call, calls, check"), "{unknown:#?}");
+    assert!(unknown.stderr.contains("there are approvals, call, calls, check"), "{unknown:#?}");
     let nowhere = run(["man", "--out", "/nowhere/at/all"], "");
     assert_eq!(nowhere.code, Some(1));
 }

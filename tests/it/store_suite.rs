@@ -8,7 +8,11 @@ pub(crate) mod records;
 mod survival;
 mod sweep;
 
+use sortie::config::snapshot::{Roots, TlsSettings, TlsVersion};
+use sortie::store::postgres::PostgresStore;
 use sortie::store::sqlite::SqliteStore;
+
+use crate::support::postgres::Postgres;
 
 /// Each case as a test of its own on each store.
 macro_rules! suite {
@@ -33,7 +37,27 @@ macro_rules! suite {
                 }
             )*)*
         }
+
+        mod in_postgres {
+            $($(
+                #[tokio::test]
+                async fn $case() {
+                    let Some(server) = super::Postgres::shared() else { return };
+                    let store = super::connect(&server.database().await).await;
+                    super::$file::$case(&store).await;
+                }
+            )*)*
+        }
     };
+}
+
+/// A store in a database that is there.
+pub(crate) async fn connect(url: &str) -> PostgresStore {
+    PostgresStore::open(url, &tls()).await.unwrap()
+}
+
+pub(crate) fn tls() -> TlsSettings {
+    TlsSettings { min_version: TlsVersion::V12, roots: Roots::Webpki, extra_ca: None }
 }
 
 suite! {
@@ -43,6 +67,8 @@ suite! {
         a_call_waits_with_its_approval_and_what_people_are_told
         a_decision_says_who_and_why_and_keeps_the_call
         a_run_that_sent_nothing_leaves_its_approval_good
+        what_ended_unsent_starts_again_unless_its_names_are_taken
+        what_was_approved_can_be_taken_back_until_it_is_used
         after_one_yes_a_call_can_wait_for_another
         an_approval_shows_the_arguments_only_while_they_are_kept
         approvals_are_filtered_the_newest_first
@@ -60,7 +86,9 @@ suite! {
         an_identity_leads_to_its_call
         another_organisation_sees_nothing
         calls_are_filtered_and_the_newest_are_told_oldest_first
+        calls_are_walked_through_each_once
         of_two_at_the_same_instant_one_is_bound
+        what_was_let_go_is_free
     }
     notices {
         a_notice_is_claimed_once_and_again_after_the_lease

@@ -25,6 +25,7 @@ fn live(organisation: &str, id: &str, step: Option<&str>) -> Arc<Live> {
         wait: DEFAULT_WAIT,
         resend: false,
         credentials: Vec::new(),
+        batch: None,
     };
     let caller = Caller { organisation: organisation.into(), ..Caller::anonymous() };
     Arc::new(Live::new(call, Arc::new(caller), 0, Presence::until(Flag::default())))

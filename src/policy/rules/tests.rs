@@ -142,7 +142,9 @@ fn a_candidate_stands_for_the_tool_s_own_policy() {
     let looser = decided(&with(Vec::new()), Vec::new());
     assert_eq!(looser.effect, Effect::RequireApproval);
     assert_eq!(looser.shadow[0].policy.as_str(), "candidate");
-    assert!(looser.shadow[0].disagrees);
+    assert!(looser.shadow[0].disagrees && looser.would_run_unasked());
+    let asked = decided(&with(Vec::new()), vec![policy("a", Effect::AskFirst)]);
+    assert!(asked.shadow[0].disagrees && !asked.would_run_unasked(), "the person is asked still");
     let held = decided(&with(Vec::new()), vec![policy("a", Effect::RequireApproval)]);
     assert!(!held.shadow[0].disagrees, "the policy would have asked all the same");
     assert_eq!(decided(&with(over(1000)), Vec::new()).shadow, []);

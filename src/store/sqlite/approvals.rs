@@ -95,7 +95,9 @@ impl Desk {
         let name = self.known.of_id(&record.organisation, &record.id);
         let Some(n) = self.known.row(name) else { return Ok(false) };
         let Some(head) = head(&self.connection, n)? else { return Ok(false) };
-        if head.phase == Phase::Running {
+        // What ended without having been sent runs after all, unless another call has its names now.
+        let other = self.holder(record)?.is_some_and(|(other, _)| other != n);
+        if head.phase == Phase::Running || other {
             return Ok(false);
         }
         let update = "UPDATE approvals SET used_at_ms = ?4 WHERE organisation = ?1 AND id = ?2 \
@@ -105,7 +107,6 @@ impl Desk {
             return Ok(false);
         }
         if head.phase.is_final() {
-            // It ended without having been sent, and runs after all.
             let reopen = "UPDATE calls SET phase = ?2 WHERE n = ?1";
             let values = params![n, Phase::Waiting.as_str()];
             self.connection.execute(reopen, values).map_err(failed)?;

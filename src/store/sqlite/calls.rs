@@ -274,6 +274,25 @@ pub(super) fn list(
     Ok(found)
 }
 
+/// Calls in the order in which they were kept, the latest first.
+pub(super) fn walk(
+    connection: &Connection,
+    organisation: &str,
+    since_ms: i64,
+    below: i64,
+    most: usize,
+) -> Result<(Vec<CallRecord>, Option<i64>), StoreError> {
+    let query = "SELECT n FROM calls WHERE organisation = ?1 AND created_at_ms >= ?2 AND n < ?3 \
+        ORDER BY n DESC LIMIT ?4";
+    let mut statement = connection.prepare(query).map_err(failed)?;
+    let values = params![organisation, since_ms, below, to_i64(most)];
+    let rows = statement.query_map(values, |row| row.get(0)).map_err(failed)?;
+    let places: Vec<i64> = rows.collect::<rusqlite::Result<_>>().map_err(failed)?;
+    let next = places.last().copied().filter(|_| places.len() == most);
+    let found: Result<Vec<_>, _> = places.into_iter().map(|n| by_row(connection, n)).collect();
+    Ok((found?.into_iter().flatten().collect(), next))
+}
+
 /// Calls that run, but not by this instance.
 pub(super) fn lost(connection: &Connection, instance: &str) -> Result<Vec<CallRecord>, StoreError> {
     let query = format!("{COLUMNS} WHERE phase = 'running' AND instance IS NOT ?1 ORDER BY n");

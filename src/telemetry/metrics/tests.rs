@@ -68,6 +68,7 @@ fn a_tool_that_goes_takes_its_series_along_and_one_that_stays_goes_on() {
         policy: PolicyName::Candidate,
         effect: Effect::Allow,
         rule: None,
+        would: Effect::Allow,
         disagrees: true,
     };
     let decision = Decision {

@@ -33,6 +33,7 @@ fn ends(code: FailureCode) -> Vec<AttemptEnd> {
         | FailureCode::NotAllowedForKey
         | FailureCode::NotConfigured
         | FailureCode::NotOnAgent
+        | FailureCode::NotRun
         | FailureCode::Overloaded
         | FailureCode::RateLimited
         | FailureCode::Rejected

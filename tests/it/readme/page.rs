@@ -29,6 +29,11 @@ impl Page {
         Self { text: text.join("\n") }
     }
 
+    /// The page without what stands under a heading.
+    pub(super) fn without(&self, heading: &str) -> Self {
+        Self { text: self.text.replacen(&self.section(heading).text, "", 1) }
+    }
+
     /// The fenced blocks of this language, in order.
     pub(super) fn blocks(&self, language: &str) -> Vec<String> {
         let mut blocks = Vec::new();
@@ -142,9 +147,9 @@ impl Shell {
         fs::write(self.folder.join(file), text).expect("written");
     }
 
-    /// Fails unless the line ends with 0, or as its comment `# exits 1` says.
+    /// What it prints; fails unless the line ends with 0, or as its comment `# exits 1` says.
     #[track_caller]
-    pub(super) fn run(&self, line: &str) {
+    pub(super) fn run(&self, line: &str) -> String {
         let system = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{system}", self.home.path().join("bin").display());
         let mut command = Command::new("sh");
@@ -155,6 +160,7 @@ impl Shell {
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), expected, "{line}\n{stdout}\n{stderr}");
         assert_eq!(stderr, "", "{line}");
+        stdout
     }
 }
 

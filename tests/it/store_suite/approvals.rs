@@ -43,9 +43,10 @@ pub(super) async fn after_one_yes_a_call_can_wait_for_another(store: &dyn Store)
     assert_eq!(store.park(still.clone(), second, Vec::new()).await, Ok(Bound::Now));
     assert_eq!(store.call("shop", &record.id).await, Ok(Some(still)));
     let all = store.approvals_of("shop", &record.id).await.unwrap();
-    let all: Vec<_> = all.into_iter().map(|one| (one.id, one.status)).collect();
-    let expected = [(1, ApprovalStatus::Approved), (2, ApprovalStatus::Pending)];
-    assert_eq!(all, expected.map(|(number, status)| (approval_id(number), status)));
+    let all: Vec<_> =
+        all.into_iter().map(|one| (one.id, one.status, one.used_at_ms.is_some())).collect();
+    let expected = [(1, ApprovalStatus::Approved, true), (2, ApprovalStatus::Pending, false)];
+    assert_eq!(all, expected.map(|(number, status, used)| (approval_id(number), status, used)));
 }
 
 pub(super) async fn a_decision_says_who_and_why_and_keeps_the_call(store: &dyn Store) {
@@ -139,9 +140,7 @@ pub(super) async fn a_call_does_not_start_on_less_than_a_good_approval(store: &d
 
     let own = then(approved(store, 3).await, Phase::Running);
     assert_eq!(store.start(own.clone(), &approval_id(2), NOW + MINUTE).await, Ok(false));
-    assert_eq!(store.start(own.clone(), &approval_id(9), NOW + MINUTE).await, Ok(false));
-    store.finish(then(own.clone(), DONE), None, Vec::new()).await.unwrap();
-    assert_eq!(store.start(own, &approval_id(3), NOW + MINUTE).await, Ok(false));
+    assert_eq!(store.start(own, &approval_id(9), NOW + MINUTE).await, Ok(false));
 
     let unknown = call(4, Phase::Running);
     assert_eq!(store.start(unknown, &approval_id(2), NOW + MINUTE).await, Ok(false));
@@ -205,4 +204,33 @@ pub(super) async fn an_approval_shows_the_arguments_only_while_they_are_kept(sto
     store.finish(ended, None, Vec::new()).await.unwrap();
     let found = store.approval("shop", &approval_id(1)).await.unwrap().unwrap();
     assert_eq!((found.arguments, found.arguments_digest.as_str()), (None, "sha256:00ff"));
+}
+
+pub(super) async fn what_ended_unsent_starts_again_unless_its_names_are_taken(store: &dyn Store) {
+    for number in 1..=2 {
+        let mut ended = then(approved(store, number).await, DONE);
+        ended.bound = false;
+        store.finish(ended, None, Vec::new()).await.unwrap();
+    }
+    let mut other = call(9, Phase::Running);
+    other.identity = call(2, DONE).identity;
+    assert_eq!(store.bind(other).await, Ok(Bound::Now));
+    let start = async |number| {
+        let running = call(number, Phase::Running);
+        store.start(running, &approval_id(number), NOW + 2 * MINUTE).await
+    };
+    assert_eq!((start(1).await, start(1).await, start(2).await), (Ok(true), Ok(false), Ok(false)));
+    let again = store.call("shop", &call_id(1)).await.unwrap().unwrap();
+    assert_eq!((again.phase, again.bound), (Phase::Running, true));
+}
+
+pub(super) async fn what_was_approved_can_be_taken_back_until_it_is_used(store: &dyn Store) {
+    approved(store, 1).await;
+    let void = store.decide(ruling(1, ApprovalStatus::Void), None, Vec::new()).await.unwrap();
+    assert!(matches!(void, Decided::Now(_)), "{void:?}");
+    let running = then(approved(store, 2).await, Phase::Running);
+    assert_eq!(store.start(running, &approval_id(2), NOW + MINUTE).await, Ok(true));
+    let late = store.decide(ruling(2, ApprovalStatus::Cancelled), None, Vec::new()).await.unwrap();
+    assert!(matches!(late, Decided::Closed(_)), "{late:?}");
+    assert_eq!(status(store, 2).await, ApprovalStatus::Approved);
 }

@@ -165,3 +165,38 @@ pub(super) async fn a_lost_call_is_buried_once(store: &dyn Store) {
     assert_eq!(store.bury(call(9, DONE)).await, Ok(false));
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(ended)));
 }
+
+pub(super) async fn calls_are_walked_through_each_once(store: &dyn Store) {
+    for number in 1..=7 {
+        let mut record = call(number, DONE);
+        record.created_at_ms = if number == 2 { NOW - MINUTE } else { NOW };
+        if number == 5 {
+            record.organisation = "bank".into();
+        }
+        store.write(vec![record]).await.unwrap();
+    }
+    let (mut below, mut walked) = (i64::MAX, Vec::new());
+    for pages in 1.. {
+        let (page, next) = store.walk("shop", NOW, below, 2).await.unwrap();
+        assert!(page.len() <= 2 && pages <= 3, "{page:?}");
+        walked.extend(page.into_iter().map(|record| record.id));
+        match next {
+            Some(next) => below = next,
+            None => break,
+        }
+    }
+    assert_eq!(walked, [7, 6, 4, 3, 1].map(call_id));
+    assert_eq!(store.walk("shop", NOW + 1, i64::MAX, 2).await, Ok((Vec::new(), None)));
+}
+
+pub(super) async fn what_was_let_go_is_free(store: &dyn Store) {
+    store.write(vec![call(1, DONE), call(2, Phase::Running)]).await.unwrap();
+    for number in 1..=3 {
+        store.release("shop", &call_id(number)).await.unwrap();
+    }
+    store.release("bank", &call_id(2)).await.unwrap();
+    assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
+    assert!(!store.call("shop", &call_id(1)).await.unwrap().unwrap().bound);
+    assert!(store.call_by_identity("shop", &identity(2)).await.unwrap().is_some());
+    assert_eq!(store.bind(call(1, Phase::Running)).await, Ok(Bound::Now));
+}

@@ -3,8 +3,11 @@
 use sortie::model::approval::ApprovalStatus;
 use sortie::model::outcome::Phase;
 use sortie::store::sqlite::SqliteStore;
-use sortie::store::{Bound, Store};
+use sortie::store::{Bound, Decided, Store};
 
+use crate::support::postgres::Postgres;
+
+use super::connect;
 use super::records::{
     DONE, NOW, REFUSED, approval_id, approved, call, call_id, identity, notice, parked, then,
 };
@@ -57,4 +60,42 @@ async fn a_file_is_as_it_was_when_it_is_opened_again() {
     fill(&store).await;
     drop(store);
     assert_filled(&SqliteStore::open(&path).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_database_is_as_it_was_when_it_is_opened_again() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database().await;
+    let store = connect(&url).await;
+    fill(&store).await;
+    drop(store);
+    assert_filled(&connect(&url).await).await;
+}
+
+/// Two gateways that start at once make the tables once, and see each other's calls.
+#[tokio::test]
+async fn two_gateways_share_a_database() {
+    let Some(server) = Postgres::shared() else { return };
+    let url = server.database().await;
+    let (one, other) = tokio::join!(connect(&url), connect(&url));
+    let record = parked(&one, 1).await;
+    assert_eq!(other.call("shop", &record.id).await, Ok(Some(record.clone())));
+    assert!(other.is_shared() && other.may_know("shop", Some(&record.id), None));
+    let ruling = |store| super::records::ruling(store, ApprovalStatus::Approved);
+    let (first, second) = tokio::join!(
+        one.decide(ruling(1), None, Vec::new()),
+        other.decide(ruling(1), None, Vec::new())
+    );
+    let both = [first.unwrap(), second.unwrap()];
+    let now = both.iter().filter(|decided| matches!(decided, Decided::Now(_))).count();
+    assert_eq!(now, 1, "{both:?}");
+    let mut running = then(record, Phase::Running);
+    running.instance = Some("one".into());
+    let id = approval_id(1);
+    let (first, second) =
+        tokio::join!(one.start(running.clone(), &id, NOW + 1), other.start(running, &id, NOW + 1));
+    assert_eq!([first, second].iter().filter(|started| **started == Ok(true)).count(), 1);
+    other.heard("one", NOW).await.unwrap();
+    assert!(other.lost("two", NOW).await.unwrap().is_empty());
+    assert_eq!(other.lost("two", NOW + 1).await.unwrap().len(), 1);
 }

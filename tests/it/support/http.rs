@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use crate::support::wait::within;
@@ -59,6 +59,14 @@ impl RawClient {
         Self { stream: Box::new(dial(address).await), pending: Vec::new() }
     }
 
+    /// With next to no room for what it has not read yet.
+    pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a small buffer");
+        let stream = within("a connection", socket.connect(address)).await.expect("a connection");
+        Self { stream: Box::new(stream), pending: Vec::new() }
+    }
+
     /// To a Unix socket.
     pub(crate) async fn connect_unix(path: &Path) -> Self {
         let stream = within("a connection", UnixStream::connect(path)).await;
@@ -98,10 +106,7 @@ impl RawClient {
 
     /// Reads one answer with its body: by Content-Length, by chunks, or up to the end of the connection.
     pub(crate) async fn read_reply(&mut self) -> Reply {
-        let end = self.read_past(b"\r\n\r\n").await;
-        let head = String::from_utf8(self.take(end)).expect("a UTF-8 head");
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        let mut reply = Reply { status, head, body: Vec::new() };
+        let mut reply = self.read_head().await;
         if reply
             .header("transfer-encoding")
             .is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
@@ -115,6 +120,25 @@ impl RawClient {
             reply.body = self.read_to_end().await;
         }
         reply
+    }
+
+    /// Reads an answer without its body.
+    pub(crate) async fn read_head(&mut self) -> Reply {
+        let end = self.read_past(b"\r\n\r\n").await;
+        let head = String::from_utf8(self.take(end)).expect("a UTF-8 head");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        Reply { status, head, body: Vec::new() }
+    }
+
+    /// Reads one chunk of a body; `None` is the last one.
+    pub(crate) async fn read_chunk(&mut self) -> Option<Vec<u8>> {
+        let end = self.read_past(b"\r\n").await;
+        let line = String::from_utf8(self.take(end)).expect("a chunk's size");
+        let size = usize::from_str_radix(line.trim(), 16).expect("a chunk's size");
+        self.read_at_least(size + 2).await;
+        let chunk = self.take(size);
+        self.take(2);
+        (size > 0).then_some(chunk)
     }
 
     /// Waits until an answer has begun, and takes no more than its first bytes.
@@ -133,17 +157,10 @@ impl RawClient {
 
     async fn read_chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
-        loop {
-            let end = self.read_past(b"\r\n").await;
-            let line = String::from_utf8(self.take(end)).expect("a chunk's size");
-            let size = usize::from_str_radix(line.trim(), 16).expect("a chunk's size");
-            self.read_at_least(size + 2).await;
-            body.extend(self.take(size));
-            self.take(2);
-            if size == 0 {
-                return body;
-            }
+        while let Some(chunk) = self.read_chunk().await {
+            body.extend(chunk);
         }
+        body
     }
 
     async fn read_past(&mut self, mark: &[u8]) -> usize {
