@@ -19,6 +19,7 @@ use crate::config::snapshot::Snapshot;
 use crate::exec::Flag;
 use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
+use crate::gateway::notify::Notifier;
 use crate::limits::Limits;
 use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::key_sets::{KeySets, fetch_set};
@@ -95,6 +96,7 @@ pub struct App {
     recording: JoinHandle<()>,
     auditing: JoinHandle<()>,
     tending: JoinHandle<()>,
+    notifying: JoinHandle<()>,
     reloader: Reloader,
     reloading: JoinHandle<()>,
     end: Flag,
@@ -154,20 +156,28 @@ impl App {
         ));
         let limits = Arc::new(Limits::new(clock.clone(), metrics.clone()));
         limits.configure(&epoch.snapshot);
+        let (url, tls) = (&epoch.snapshot.storage.url, &epoch.snapshot.tls);
+        let (memory, workers) =
+            keeping::open(url, tls, clock.clone(), metrics.clone(), &audit).await?;
+        let notifier = Notifier::new(
+            workers.offered,
+            memory.store.clone(),
+            in_use.clone(),
+            clock.clone(),
+            metrics.clone(),
+        );
         let reload = ReloadMeans {
             clock: clock.clone(),
             metrics: metrics.clone(),
             webhook: webhook.clone(),
             limits: limits.clone(),
+            outbox: memory.outbox.clone(),
             log: log.clone(),
             audit: audit.clone(),
         };
         reload.announce(&epoch, None, in_force.unreadable());
         metrics.config.succeeded(clock.unix_ms().div_euclid(1000));
         let (reloader, worker) = ReloadWorker::new(config, bound, epochs, in_force, reload);
-        let (url, tls) = (&epoch.snapshot.storage.url, &epoch.snapshot.tls);
-        let (memory, workers) =
-            keeping::open(url, tls, clock.clone(), metrics.clone(), &audit).await?;
         let auditing = tokio::spawn(trail.run(memory.store.clone()));
         let gateway = Gateway::new(
             in_use,
@@ -246,6 +256,7 @@ impl App {
         };
         let reaper = tokio::spawn(pool.clone().run_reaper());
         let recording = tokio::spawn(workers.writer.run());
+        let notifying = tokio::spawn(notifier.run());
         let tending = tokio::spawn(gateway.clone().tend());
         let reloading = tokio::spawn(worker.run());
         readiness.set(true);
@@ -270,6 +281,7 @@ impl App {
             recording,
             auditing,
             tending,
+            notifying,
             reloader,
             reloading,
             end,
@@ -340,6 +352,8 @@ impl App {
         self.counted.raise();
         let _ = tokio::time::timeout(LAST_ANSWERS, self.counting).await;
         self.watching.abort();
+        // What is still to be told stays in the outbox.
+        self.notifying.abort();
         self.key_fetcher.abort();
         self.reaper.abort();
         self.pool.close_all();

@@ -1,11 +1,14 @@
 //! The path of one call, readable top to bottom.
 
+pub mod asking;
 mod decisions;
 mod dispatch;
 pub mod events;
 pub mod flight;
 mod follow;
 pub mod ledger;
+pub mod notices;
+pub mod notify;
 pub mod policies;
 pub mod recent;
 mod record;
@@ -16,6 +19,7 @@ pub mod simulate;
 pub mod tally;
 pub mod tending;
 pub mod told;
+mod unkept;
 mod waiting;
 mod watching;
 
@@ -25,20 +29,23 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{BoxFuture, Clock};
 use crate::config::file::Unread;
 use crate::config::snapshot::Tool;
 use crate::exec::{Executor, Flag, Job, Presence};
+use crate::gateway::asking::{bounds_hold, hold, resolve_names};
 use crate::gateway::events::{Event, Events};
 use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
 use crate::gateway::ledger::{Ledger, Live};
+use crate::gateway::notices::Teller;
+use crate::gateway::notify::Outbox;
 use crate::gateway::policies::PolicyBook;
 use crate::gateway::recent::Recent;
 use crate::gateway::tally::Tally;
-use crate::gateway::told::{CallError, Told};
+use crate::gateway::told::{CallError, Told, reference};
 use crate::limits::Limits;
 use crate::model::approval::Approval;
-use crate::model::call::{BatchPlace, ToolCall};
+use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{
     AttemptRecord, CallOutcome, Decision, Failure, FailureCode, Phase, Sent, Success, ToolReference,
@@ -94,31 +101,14 @@ pub struct Memory {
     pub recorder: Recorder,
     /// Takes down who did what.
     pub audit: Audit,
+    /// The way to whoever tells people.
+    pub outbox: Outbox,
     /// Who this process is among those that share the store.
     pub instance: Arc<str>,
     /// The policies that the API keeps.
     pub policies: Arc<PolicyBook>,
     /// Counts what only watches.
     pub tally: Arc<Tally>,
-}
-
-/// A request that is no call of this tool: the runtime's own mistake, told as an error of the API.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// The profile sends an Idempotency-Key, which is made of it.
-    #[error("`{0}` is required: the tool is sent an Idempotency-Key that is made of it")]
-    Missing(&'static str),
-    /// A credential whose value cannot be a header's.
-    #[error("`{name}`: {reason}")]
-    Credential {
-        /// The header's name.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A credential that the tool does not list.
-    #[error("`{0}` is not among the tool's accept_credentials")]
-    UnlistedCredential(String),
 }
 
 /// One call on its way.
@@ -319,30 +309,9 @@ impl Gateway {
         }
     }
 
-    /// Runs one call for whoever sits at this machine: it is not kept, and nobody is asked.
-    pub async fn call_at_desk(
-        self: &Arc<Self>,
-        epoch: Arc<Epoch>,
-        caller: Arc<Caller>,
-        mut call: ToolCall,
-    ) -> Result<CallOutcome, Malformed> {
-        resolve_names(&epoch, &caller, &mut call)?;
-        hold(&caller, &mut call);
-        Ok(self.run_unkept(&epoch, &caller, &call).await)
-    }
-
-    /// Runs a call that has no place among the open ones.
-    async fn run_unkept(
-        self: &Arc<Self>,
-        epoch: &Epoch,
-        caller: &Caller,
-        call: &ToolCall,
-    ) -> CallOutcome {
-        let presence = Presence::until(self.cut_off.clone());
-        let way = Way { epoch, call, caller, presence: &presence, live: None, leave: None };
-        let ended = self.run(&way, self.clock.unix_ms()).await;
-        ended
-            .unwrap_or_else(|_| unreachable!("without a place it neither waits nor binds anything"))
+    /// Lets a call go its way in a task of its own. What it runs is in flight, and the end waits for that.
+    fn set_off(&self, work: BoxFuture<'static, ()>) {
+        tokio::spawn(work);
     }
 
     /// From the first check to the one exit.
@@ -475,7 +444,10 @@ impl Gateway {
         trail.started_at_ms = executed.started_at_ms;
         trail.idempotency_key = executed.idempotency_key;
         trail.unsaid = Unsaid { upstream: executed.upstream, reason: executed.reason };
-        permit.settle(&executed.ended);
+        if permit.settle(&executed.ended) {
+            let teller = Teller::new(&way.epoch.snapshot, self.clock.unix_ms());
+            self.memory.outbox.offer(teller.tool_failing(tool));
+        }
         executed.ended.map_err(Stop::Ended)
     }
 
@@ -501,76 +473,13 @@ impl Gateway {
     }
 }
 
-/// The tool under the name that it has here, and what makes the request a call of it at all.
-pub fn resolve_names(epoch: &Epoch, caller: &Caller, call: &mut ToolCall) -> Result<(), Malformed> {
-    let known = epoch.snapshot.tool_by_any_name(&call.tool);
-    // To a key that is not bound to it, a tool's other name is nobody's.
-    if let Some(tool) = known.filter(|tool| caller.may_call(tool.name.as_str())) {
-        tool.name.as_str().clone_into(&mut call.tool);
-        well_formed(tool, call)?;
-    } else if known.is_none()
-        && let Some(name) = epoch.snapshot.unread_by_any_name(&call.tool)
-        && caller.may_call(name.as_str())
-    {
-        name.as_str().clone_into(&mut call.tool);
-    }
-    Ok(())
-}
-
-/// Fills the agent in where the key knows it; `false` where the call is outside the key's bounds.
-fn hold(caller: &Caller, call: &mut ToolCall) -> bool {
-    let agent = caller.agent(call.context.agent_id.as_deref());
-    let Ok(agent) = agent else { return false };
-    call.context.agent_id = agent;
-    caller.may_call(&call.tool)
-}
-
-fn bounds_hold(caller: &Caller, call: &ToolCall) -> bool {
-    caller.agent(call.context.agent_id.as_deref()).is_ok() && caller.may_call(&call.tool)
-}
-
 fn not_allowed() -> Failure {
     Failure::not_sent(FailureCode::NotAllowedForKey, "This call is not allowed.")
-}
-
-fn well_formed(tool: &Tool, call: &ToolCall) -> Result<(), Malformed> {
-    if tool.profile.needs_run() {
-        if call.context.run_id.is_none() {
-            return Err(Malformed::Missing("run_id"));
-        }
-        if call.context.step.is_none() {
-            return Err(Malformed::Missing("step"));
-        }
-    }
-    let listed =
-        |name: &str| tool.accept_credentials.iter().any(|one| one.eq_ignore_ascii_case(name));
-    for (name, value) in &call.credentials {
-        if !listed(name) {
-            return Err(Malformed::UnlistedCredential(name.clone()));
-        }
-        let checked = tool.profile.check_own_header(name, value.clone());
-        let reason = match checked {
-            Ok(_) if value.is_empty() => "is empty, leave it out".into(),
-            Ok(_) => continue,
-            Err(error) => error.to_string(),
-        };
-        return Err(Malformed::Credential { name: name.clone(), reason });
-    }
-    Ok(())
 }
 
 /// Contract: attempts × timeout + 15 s.
 fn default_deadline(tool: &Tool) -> Duration {
     tool.timeout.saturating_mul(tool.profile.retry.attempts) + DEADLINE_SLACK
-}
-
-fn reference(tool: &Tool, batch: Option<&BatchPlace>) -> ToolReference {
-    ToolReference {
-        id: tool.id.clone(),
-        version: 1,
-        read_only: tool.read_only,
-        filler: tool.filler.clone().filter(|_| batch.is_none_or(BatchPlace::says_filler)),
-    }
 }
 
 #[cfg(test)]

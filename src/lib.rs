@@ -122,6 +122,7 @@ pub mod config {
     pub mod signing;
     pub mod snapshot;
     pub mod storage;
+    pub mod telling;
     pub mod tools;
     pub mod yaml;
 }
@@ -142,10 +143,12 @@ pub mod net {
     pub mod resolve;
     pub mod serving;
     pub mod shortage;
+    pub mod smtp;
     pub mod tap;
     #[cfg(test)]
     pub mod tests;
     pub mod tls;
+    pub mod webhook_out;
 }
 pub mod clock;
 pub mod limits;

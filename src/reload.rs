@@ -19,6 +19,7 @@ use crate::clock::Clock;
 use crate::config::context::{Earlier, Source};
 use crate::config::file::label;
 use crate::config::snapshot::Snapshot;
+use crate::gateway::notices::Teller;
 use crate::model::secret::Secret;
 use crate::model::time::rfc3339;
 use crate::net::epoch::Epoch;
@@ -124,7 +125,7 @@ pub struct InForce {
 impl InForce {
     /// Of the load that it came from.
     pub fn new(reading: Reading, secrets: HashMap<Source, Secret>, snapshot: &Snapshot) -> Self {
-        Self { reading: Arc::new(reading), earlier: Earlier::new(secrets, snapshot) }
+        Self { reading: Arc::new(reading), earlier: snapshot.earlier(secrets) }
     }
 
     /// How many secrets could not be read for it.
@@ -241,6 +242,11 @@ impl ReloadWorker {
         self.means.metrics.config.files(&self.epochs.borrow().snapshot);
         self.means.metrics.config.broken(&found.broken);
         result.tell(trigger);
+        if matches!(result, ReloadResult::Invalid { .. } | ReloadResult::NeedsRestart { .. }) {
+            let epoch = self.epochs.borrow().clone();
+            let teller = Teller::new(&epoch.snapshot, at_ms);
+            self.means.outbox.offer(teller.config_rejected(&result.findings()));
+        }
         self.means.metrics.config.reloaded(result.outcome(), at_ms.div_euclid(1000));
         self.note(trigger, &result, before);
         self.last.send_replace(Some(LastReload { at_ms, trigger, result: result.clone() }));
@@ -291,13 +297,18 @@ impl ReloadWorker {
         let now = self.means.clock.unix_ms().div_euclid(1000);
         self.means.show_signing_keys(&epoch.snapshot, now);
         for news in self.overlaps.news(&epoch.snapshot, now) {
+            if news.is_first {
+                let teller = Teller::new(&epoch.snapshot, now.saturating_mul(1000));
+                self.means.outbox.offer(teller.overlap_ending(news.tool, news.until));
+            }
             let (tool, until) = (news.tool, rfc3339(news.until.saturating_mul(1000)));
             let until = until.as_str();
             match news.stage {
                 Stage::Ended => {
                     tracing::warn!(tool, until, "The previous key no longer signs, it can go.");
                 }
-                Stage::EndsSoon | Stage::Running => {
+                Stage::EndsInADay | Stage::Running => {}
+                Stage::EndsSoon => {
                     tracing::warn!(tool, until, "The previous key stops signing within an hour.");
                 }
             }
@@ -456,7 +467,7 @@ impl Look {
         let snapshot = Arc::new(Snapshot { generation: before.generation + 1, ..snapshot });
         match Epoch::new(snapshot.clone(), Some(&self.before), &self.clock) {
             Ok(epoch) => {
-                let earlier = Earlier::new(secrets, &snapshot);
+                let earlier = snapshot.earlier(secrets);
                 Ended::New(Box::new(epoch), InForce { reading, earlier })
             }
             Err(error) => Ended::invalid(&error),

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::config::snapshot::TlsSettings;
 use crate::config::storage::StoreUrl;
 use crate::gateway::Memory;
+use crate::gateway::notify::{Offered, Outbox};
 use crate::gateway::policies::PolicyBook;
 use crate::gateway::tally::{Tally, TallyWorker};
 use crate::model::id::random_base62;
@@ -49,6 +50,8 @@ pub(super) struct Workers {
     pub(super) writer: RecordWriter,
     /// Of counts.
     pub(super) counting: TallyWorker,
+    /// What people are to be told.
+    pub(super) offered: Offered,
 }
 
 /// What outlives a call, kept in this store.
@@ -63,6 +66,7 @@ pub(super) fn memory(
     let (tally, counting) = Tally::new(store.clone(), clock);
     let random = rand::random_iter::<[u8; 32]>().flatten();
     let instance = format!("gw_{}", random_base62(16, random)).into();
-    let memory = Memory { store, recorder, audit, instance, policies, tally };
-    (memory, Workers { writer, counting })
+    let (outbox, offered) = Outbox::new();
+    let memory = Memory { store, recorder, audit, outbox, instance, policies, tally };
+    (memory, Workers { writer, counting, offered })
 }

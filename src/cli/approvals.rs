@@ -1,13 +1,14 @@
 //! `sortie approvals`: what waits for a person, and the decision, by a running gateway's listeners.
 
 mod page;
+mod shown;
 
 use std::io::{self, BufRead, Write};
 
 use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::cli::approvals::shown::Shown;
 use crate::cli::client::Ask;
 use crate::cli::exit::{FAILED, OK, fail, print, tell};
 use crate::cli::listener::{AdminArguments, ApiArguments, Listener};
@@ -107,36 +108,6 @@ fn state(text: &str) -> Result<String, String> {
 
 fn id(text: &str) -> Result<ApprovalId, String> {
     ApprovalId::parse(text).map_err(|error| error.to_string())
-}
-
-/// An approval as a listener shows it; another version may show more.
-#[derive(Debug, Deserialize)]
-struct Shown {
-    id: String,
-    call_id: String,
-    kind: String,
-    status: String,
-    tool: String,
-    tool_version: u32,
-    arguments: Option<Box<RawValue>>,
-    arguments_digest: String,
-    policy: String,
-    rule: Option<String>,
-    message: Option<String>,
-    created_at: String,
-    expires_at: String,
-    decided_at: Option<String>,
-    decided_by: Option<By>,
-    reason: Option<String>,
-    agent_id: Option<String>,
-    session_id: Option<String>,
-    end_user: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct By {
-    id: String,
-    name: Option<String>,
 }
 
 /// Does what is asked for: 0 where it was done, else 1.

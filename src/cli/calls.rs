@@ -1,4 +1,7 @@
-//! `sortie calls`: the lines of finished calls, out of a log, filtered.
+//! `sortie calls`: calls out of a gateway's store or log, filtered.
+
+mod line;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,22 +10,27 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::cli::exit::{OK, fail};
+use crate::cli::calls::line::{Line, clean, heading};
+use crate::cli::calls::stored::{Stored, Wanted};
+use crate::cli::exit::{OK, fail, print};
+use crate::cli::listener::{ApiArguments, Listener};
 use crate::clock::{Clock, SystemClock};
 use crate::config::leaf::Span;
 use crate::model::time::rfc3339;
-use crate::telemetry::line::{one_line, printable};
+use crate::telemetry::line::printable;
 
 /// A longer line is no line of a call.
 const LONGEST_LINE: u64 = 1 << 20;
 /// Codes that are counted apart: more than there are.
 const MOST_CODES: usize = 100;
 
-/// Show finished calls, out of a gateway's log.
+/// Show calls, out of a gateway's store or its log.
 ///
-/// Calls are not stored yet, so this reads what the gateway writes to its standard output (with `logging.format: json`), from
-/// a file or from standard input: `kubectl logs deploy/sortie | sortie calls --tool lookup_order --since 1h`. Lines of other
-/// kinds are passed over; what is no JSON is counted on stderr.
+/// With `--url` it asks the api listener for the calls that the gateway keeps, those that wait or run too (`--key-file` holds a
+/// key with the scope `agent` or `agent:call`). Without, it reads what the gateway writes to its standard output (with
+/// `logging.format: json`), from a file or from standard input:
+/// `kubectl logs deploy/sortie | sortie calls --tool lookup_order --since 1h`. Lines of other kinds are passed over; what is
+/// no JSON is counted on stderr.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Only calls of this tool; may be given more than once
@@ -31,28 +39,23 @@ pub struct Arguments {
     /// Only calls that ended with this code (`ok`, `timeout`, …); may be given more than once
     #[arg(long, value_name = "CODE")]
     code: Vec<String>,
-    /// Only calls that ended since then: a time such as 2026-12-01T08:00:00Z, or how long ago, such as 15m, 2h or 1d
+    /// Only calls that ended (with --url: were made) since then: a time such as 2026-12-01T08:00:00Z, or how long ago, such as 15m, 2h or 1d
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Option<i64>,
     /// The log; `-` is standard input
-    #[arg(long, value_name = "FILE", default_value = "-")]
+    #[arg(long, value_name = "FILE", default_value = "-", conflicts_with = "url")]
     log: PathBuf,
+    /// Only calls of this conversation
+    #[arg(long, value_name = "ID", requires = "url")]
+    session_id: Option<String>,
+    /// Only calls of this run
+    #[arg(long, value_name = "ID", requires = "url")]
+    run_id: Option<String>,
+    #[command(flatten)]
+    api: ApiArguments,
     /// Print the lines as they are, odd characters escaped
     #[arg(long)]
     json: bool,
-}
-
-/// What is shown of a call's line.
-#[derive(Debug, Deserialize)]
-struct Line {
-    ts: String,
-    call_id: String,
-    tool: String,
-    status: String,
-    code: String,
-    outcome: Option<String>,
-    attempts: u64,
-    duration_ms: u64,
 }
 
 /// What a line of the log is.
@@ -80,8 +83,12 @@ fn since(text: &str) -> Result<i64, String> {
     Ok(SystemClock.unix_ms().saturating_sub(ago))
 }
 
-/// Prints what is asked for: 0 also where that is nothing, 1 where the log cannot be read.
+/// Prints what is asked for: 0 also where that is nothing, 1 where the log cannot be read or the gateway does not answer.
 pub fn run(arguments: &Arguments) -> u8 {
+    if let Some(listener) = arguments.api.listener() {
+        let shown = listener.and_then(|listener| arguments.stored(&listener));
+        return shown.unwrap_or_else(|code| code);
+    }
     let log: Box<dyn Read> = if arguments.log == Path::new("-") {
         Box::new(io::stdin())
     } else {
@@ -109,6 +116,31 @@ pub fn run(arguments: &Arguments) -> u8 {
 }
 
 impl Arguments {
+    /// Out of the store, at once.
+    fn stored(&self, listener: &Listener) -> Result<u8, u8> {
+        let wanted = Wanted {
+            tool: self.tool.first().filter(|_| self.tool.len() == 1).map(String::as_str),
+            session_id: self.session_id.as_deref(),
+            run_id: self.run_id.as_deref(),
+            since_ms: self.since,
+        };
+        let (mut page, mut counts) = (String::new(), Counts::default());
+        if !self.json {
+            page.push_str(&heading());
+        }
+        for Stored { line, json } in stored::ask(listener, wanted)? {
+            if !among(&self.tool, &line.tool) || !among(&self.code, &line.code) {
+                continue;
+            }
+            counts.add(&line.code);
+            page.push_str(&if self.json { json_line(json.as_bytes()) } else { line.row() });
+        }
+        if !self.json {
+            page.push_str(&counts.summary());
+        }
+        Ok(print(&page, OK))
+    }
+
     /// Line by line, so that a log that goes on is shown as it grows.
     fn tell(
         &self,
@@ -117,8 +149,7 @@ impl Arguments {
         counts: &mut Counts,
     ) -> io::Result<()> {
         if !self.json {
-            let heads = ["TIME", "TOOL", "STATUS", "CODE", "OUTCOME", "ATTEMPTS", "MS", "CALL"];
-            out.write_all(row(heads.map(str::to_owned)).as_bytes())?;
+            out.write_all(heading().as_bytes())?;
         }
         while let Some(bytes) = next_line(&mut log)? {
             let line = match Found::of(&bytes) {
@@ -142,9 +173,6 @@ impl Arguments {
     }
 
     fn wants(&self, line: &Line) -> bool {
-        let among = |given: &[String], found: &str| {
-            given.is_empty() || given.iter().any(|one| one == found)
-        };
         // Times of one form and length are in order as texts.
         let since = self.since.is_none_or(|since| line.ts.as_str() >= rfc3339(since).as_str());
         since && among(&self.tool, &line.tool) && among(&self.code, &line.code)
@@ -168,15 +196,6 @@ impl Found {
             Ok(_) => Self::Other,
             Err(_) => Self::Malformed,
         }
-    }
-}
-
-impl Line {
-    fn row(self) -> String {
-        let outcome = self.outcome.unwrap_or_else(|| "-".to_owned());
-        let numbers = [self.attempts, self.duration_ms].map(|number| number.to_string());
-        let [attempts, duration] = numbers;
-        row([self.ts, self.tool, self.status, self.code, outcome, attempts, duration, self.call_id])
     }
 }
 
@@ -213,16 +232,9 @@ fn json_line(line: &[u8]) -> String {
     printable(&text).into_owned() + "\n"
 }
 
-/// One line of the table. A tool's name is as it was asked for, so it may hold anything.
-fn row(cells: [String; 8]) -> String {
-    let [ts, tool, status, code, outcome, attempts, ms, call] = cells;
-    clean(&format!(
-        "{ts:<24}  {tool:<24}  {status:<9}  {code:<19}  {outcome:<8}  {attempts:>8}  {ms:>7}  {call}"
-    ))
-}
-
-fn clean(text: &str) -> String {
-    String::from_utf8_lossy(&one_line(text.as_bytes())).into_owned() + "\n"
+/// Whether a value is among those that are asked for.
+fn among(given: &[String], found: &str) -> bool {
+    given.is_empty() || given.iter().any(|one| one == found)
 }
 
 /// The next line without its end, `None` at the end. Of one that is too long only the beginning is kept.
@@ -255,7 +267,10 @@ mod tests {
 
     fn arguments() -> Arguments {
         let log = PathBuf::from("-");
-        Arguments { tool: Vec::new(), code: Vec::new(), since: None, log, json: false }
+        let api = ApiArguments::default();
+        let (tool, code, since) = (Vec::new(), Vec::new(), None);
+        let (session_id, run_id) = (None, None);
+        Arguments { tool, code, since, log, session_id, run_id, api, json: false }
     }
 
     #[track_caller]
@@ -267,8 +282,8 @@ mod tests {
         assert_eq!(counts.malformed, malformed);
     }
 
-    const HEAD: &str = "TIME                      TOOL                      STATUS     CODE                 OUTCOME   ATTEMPTS       MS  CALL";
-    const OK_ROW: &str = "2026-10-30T09:55:02.000Z  lookup_order              succeeded  ok                   -                1      184  call_1";
+    const HEAD: &str = "TIME                      TOOL                      STATUS            CODE                 OUTCOME   ATTEMPTS       MS  CALL";
+    const OK_ROW: &str = "2026-10-30T09:55:02.000Z  lookup_order              succeeded         ok                   -                1      184  call_1";
 
     #[test]
     fn calls_are_rows_and_other_lines_are_passed_over() {

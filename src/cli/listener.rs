@@ -16,6 +16,8 @@ use crate::source;
 
 /// Where the socket is where nobody says otherwise.
 const SOCKET: &str = "/run/sortie/admin.sock";
+/// The options that name the admin listener.
+const BY_ADMIN: &str = "--config or --admin";
 /// A gateway that takes longer does not answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -34,7 +36,7 @@ pub struct AdminArguments {
 }
 
 /// The api listener.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct ApiArguments {
     /// The api listener: `http://127.0.0.1:8477`, or `unix:PATH`
     #[arg(long, value_name = "PLACE", value_parser = place)]
@@ -51,6 +53,8 @@ pub struct Listener {
     pub place: Place,
     /// The key or the token.
     pub bearer: Option<Secret>,
+    /// The options that say where else to ask.
+    pub named_by: &'static str,
 }
 
 /// Reads a place of a listener.
@@ -76,7 +80,7 @@ impl AdminArguments {
         }
         let bearer = self.token_file.as_deref().map(read_secret).transpose()?;
         let place = self.admin.clone().unwrap_or_else(|| Place::Unix(SOCKET.into()));
-        Ok(Listener { place, bearer })
+        Ok(Listener { place, bearer, named_by: BY_ADMIN })
     }
 }
 
@@ -85,7 +89,7 @@ impl ApiArguments {
     pub fn listener(&self) -> Option<Result<Listener, u8>> {
         let place = self.url.clone()?;
         let bearer = self.key_file.as_deref().map(read_secret).transpose();
-        Some(bearer.map(|bearer| Listener { place, bearer }))
+        Some(bearer.map(|bearer| Listener { place, bearer, named_by: "--url" }))
     }
 }
 
@@ -93,10 +97,10 @@ fn of_configuration(file: &Path) -> Result<Listener, u8> {
     let name = file.display();
     match source::admin(file) {
         Ok(Some((Bind::Unix { path, .. }, bearer))) => {
-            Ok(Listener { place: Place::Unix(path), bearer })
+            Ok(Listener { place: Place::Unix(path), bearer, named_by: BY_ADMIN })
         }
         Ok(Some((Bind::Tcp(address), bearer))) if address.port() != 0 => {
-            Ok(Listener { place: Place::Tcp(address), bearer })
+            Ok(Listener { place: Place::Tcp(address), bearer, named_by: BY_ADMIN })
         }
         Ok(Some((Bind::Tcp(_), _))) => {
             Err(fail(&format!("{name} leaves the admin listener's port open, say it with --admin")))
@@ -120,7 +124,7 @@ impl Listener {
         match runtime.block_on(async { timeout(TIMEOUT, ask(place, question)).await }) {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
-                let hint = "--config, --admin or --url says where else to ask";
+                let hint = format!("{} says where else to ask", self.named_by);
                 Err(fail(&format!("{place}: {error}; {hint}")))
             }
             Err(_) => Err(fail(&format!("{place} does not answer within {TIMEOUT:?}"))),
@@ -173,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_in_the_gateway_s_words() {
-        let listener = Listener { place: Place::Unix("/a".into()), bearer: None };
+        let listener =
+            Listener { place: Place::Unix("/a".into()), bearer: None, named_by: "--url" };
         let text = r#"{"error":{"code":"not_found","message":"there is nothing","field":null,"request_id":"req_1"}}"#;
         assert_eq!(listener.refusal(404, text), "unix:/a answered 404 not_found: there is nothing");
         assert_eq!(listener.refusal(502, "<html>"), "unix:/a answered 502, not as Sortie does");

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use crate::config::context::Context;
 use crate::config::given::Given;
-use crate::config::organisations::{Organisation, of_caller};
+use crate::config::organisations::of_caller;
 use crate::config::raw_auth::RawScope;
+use crate::config::snapshot::Organisation;
 use crate::config::yaml::NodeId;
 use crate::policy::identity::{Caller, Glob, Proof, Scope};
 

@@ -13,7 +13,6 @@ use crate::config::given::Given;
 use crate::config::leaf::{Span, Verbatim};
 use crate::config::local::Local;
 use crate::config::signing::KeyPair;
-use crate::config::snapshot::Snapshot;
 use crate::config::yaml::{Fault, NodeId};
 use crate::model::secret::Secret;
 
@@ -114,17 +113,14 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// Of a configuration and the secrets that were read for it.
-    pub fn new(secrets: HashMap<Source, Secret>, snapshot: &Snapshot) -> Self {
-        let overlaps = snapshot.tools.values().filter_map(|tool| {
-            let overlap = tool.signing.overlap.as_ref()?;
-            Some(((tool.name.to_string(), overlap.pair), overlap.since))
-        });
-        let texts = snapshot.files.iter().filter_map(|file| {
-            let good = file.good.clone()?;
-            Some((file.name.clone(), good))
-        });
-        Self { secrets, overlaps: overlaps.collect(), texts: texts.collect() }
+    /// Of the secrets that were read, of when each tool's pair of keys was first seen in Unix seconds, and of the last good
+    /// texts of included files.
+    pub fn new(
+        secrets: HashMap<Source, Secret>,
+        overlaps: HashMap<(String, KeyPair), i64>,
+        texts: HashMap<String, Arc<str>>,
+    ) -> Self {
+        Self { secrets, overlaps, texts }
     }
 
     /// The last text of an included file that could be used.

@@ -7,8 +7,8 @@ use crate::config::caller::{RawCaller, caller};
 use crate::config::context::{Context, SecretProblem, Source};
 use crate::config::given::Given;
 use crate::config::leaf::{Day, Verbatim};
-use crate::config::organisations::Organisation;
 use crate::config::raw_auth::{RawKey, RawKeyValue};
+use crate::config::snapshot::Organisation;
 use crate::config::yaml::NodeId;
 use crate::policy::identity::{Key, KeyDigest, Keys, Proof};
 

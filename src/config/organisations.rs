@@ -6,20 +6,12 @@ use crate::config::context::Context;
 use crate::config::given::{Given, List};
 use crate::config::raw_notify::RawOrganisation;
 use crate::config::read::choice;
+use crate::config::snapshot::Organisation;
 use crate::config::yaml::NodeId;
 use crate::model::id::DEFAULT_ORGANISATION;
 use crate::policy::mail::MailAddress;
 
 const MAX_ID: usize = 64;
-
-/// One organisation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Organisation {
-    /// Its name.
-    pub id: String,
-    /// The mail addresses of those who answer for it.
-    pub admins: Vec<MailAddress>,
-}
 
 /// Compiles the list; where there is none, there is one organisation, `default`.
 pub fn compile(context: &Context<'_>, given: &List<RawOrganisation>) -> Vec<Organisation> {

@@ -19,8 +19,8 @@ use crate::config::snapshot::{Logging, Snapshot, Tool};
 use crate::config::tools::{Clash, Home};
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
-    agents, auth, egress, keeping, limits, listeners, notifications, organisations, policies, read,
-    redact, runtime, serving, tools,
+    agents, auth, egress, keeping, limits, listeners, organisations, policies, read, redact,
+    runtime, serving, telling, tools,
 };
 use crate::model::id::{ToolName, hex};
 use crate::model::secret::Secret;
@@ -164,7 +164,7 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
     let profile_names = profiles.add(context, &raw.profiles, &none);
     let storage = keeping::compile(context, &raw.storage);
     let defaults = limits::defaults(context, &raw.defaults, storage.capture);
-    let notifications = notifications::compile(context, &raw.notifications, &organisations);
+    let notifications = telling::compile(context, &raw.notifications, &organisations);
     let policies = policies::compile(context, &raw.policies);
     let secrets = included::secrets_folder(context, &raw.secrets);
     let secrets = secrets.as_deref();

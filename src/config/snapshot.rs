@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::config::client_identity::ClientIdentity;
+use crate::config::context::{Earlier, Source};
 use crate::config::file::{File, Unread};
 use crate::config::finding::Finding;
 use crate::config::listening::{Listeners, Operators, Serving};
 use crate::config::local::Local;
 use crate::config::notifications::Notifications;
-use crate::config::organisations::Organisation;
 use crate::config::signing::Signing;
 use crate::config::storage::{Capture, Storage};
 use crate::model::id::ToolName;
@@ -26,6 +26,7 @@ use crate::policy::authentication::Authentication;
 use crate::policy::breaker;
 use crate::policy::endpoint::Endpoint;
 use crate::policy::export::{self, Exports};
+use crate::policy::mail::MailAddress;
 use crate::policy::oauth2::TokenSource;
 use crate::policy::quota::RateLimit;
 use crate::policy::rules::Policy;
@@ -100,6 +101,19 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What the next configuration takes over from this one, with the secrets that were read for it.
+    pub fn earlier(&self, secrets: HashMap<Source, Secret>) -> Earlier {
+        let overlaps = self.tools.values().filter_map(|tool| {
+            let overlap = tool.signing.overlap.as_ref()?;
+            Some(((tool.name.to_string(), overlap.pair), overlap.since))
+        });
+        let texts = self.files.iter().filter_map(|file| {
+            let good = file.good.clone()?;
+            Some((file.name.clone(), good))
+        });
+        Earlier::new(secrets, overlaps.collect(), texts.collect())
+    }
+
     /// The tool of this name.
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
         self.tools.get(name)
@@ -126,6 +140,15 @@ impl Snapshot {
     pub fn file_errors(&self) -> impl Iterator<Item = &Finding> {
         self.files.iter().flat_map(|file| &file.errors)
     }
+}
+
+/// One organisation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Organisation {
+    /// Its name.
+    pub id: String,
+    /// The mail addresses of those who answer for it.
+    pub admins: Vec<MailAddress>,
 }
 
 /// One tool, compiled.

@@ -8,11 +8,12 @@ use bytes::Bytes;
 use crate::config::snapshot::Tool;
 use crate::gateway::dispatch::Running;
 use crate::gateway::ledger::Live;
+use crate::gateway::notices::Teller;
 use crate::gateway::record::{captures, ended_unsent, forget_text};
 use crate::gateway::replay::may_see;
-use crate::gateway::told::{CallError, Told, Verdict};
+use crate::gateway::told::{CallError, Told, Verdict, reference};
 use crate::gateway::waiting::binding;
-use crate::gateway::{Gateway, Leave, Stop, reference};
+use crate::gateway::{Gateway, Leave, Stop};
 use crate::model::approval::{Approval, ApprovalId, ApprovalKind, ApprovalStatus, DecidedBy};
 use crate::model::canonical;
 use crate::model::id::{CallId, IdempotencyKey};
@@ -20,7 +21,7 @@ use crate::model::outcome::{CallOutcome, Failure, FailureCode, Phase, Status};
 use crate::model::outcome_text::change::{Change, changed};
 use crate::policy::approval as words;
 use crate::policy::identity::Caller;
-use crate::store::records::{ApprovalFilter, CallRecord};
+use crate::store::records::{ApprovalFilter, CallRecord, Notice};
 use crate::store::{Decided, Ruling, StoreError};
 use crate::telemetry::log::{CallLine, LineCaller};
 
@@ -253,7 +254,8 @@ impl Gateway {
             self.forget(&mut kept);
         }
         let ruling = ruling(&decided, now_ms);
-        match self.memory.store.decide(ruling, Some(kept.clone()), Vec::new()).await? {
+        let notices = self.told_of(&decided, failure.is_some().then_some(&kept), now_ms);
+        match self.memory.store.decide(ruling, Some(kept.clone()), notices).await? {
             Decided::Closed(other) => return Err(CallError::Closed(other.status.as_str())),
             Decided::Now(_) => {}
         }
@@ -286,7 +288,8 @@ impl Gateway {
         let mut kept = ended_unsent(&record, Status::Refused, &failure, change, now_ms);
         self.forget(&mut kept);
         let ruling = ruling(&closed, now_ms);
-        match self.memory.store.decide(ruling, Some(kept.clone()), Vec::new()).await? {
+        let notices = self.told_of(&closed, Some(&kept), now_ms);
+        match self.memory.store.decide(ruling, Some(kept.clone()), notices).await? {
             // Somebody was quicker, and has said so.
             Decided::Closed(_) => return Ok(()),
             Decided::Now(_) => {}
@@ -322,8 +325,18 @@ impl Gateway {
         forget_text(record, captures(&epoch, epoch.snapshot.tool(&record.tool)));
     }
 
+    /// What people are told of a decision, and of the call that it ends.
+    fn told_of(&self, approval: &Approval, ended: Option<&CallRecord>, now_ms: i64) -> Vec<Notice> {
+        let epoch = self.epoch();
+        let teller = Teller::new(&epoch.snapshot, now_ms);
+        let mut notices = teller.approval_decided(approval);
+        notices.extend(ended.into_iter().flat_map(|record| teller.call_finished(record)));
+        notices
+    }
+
     fn count_decided(&self, approval: &Approval, now_ms: i64) {
         let waited = since(approval.created_at_ms, now_ms);
+        self.memory.outbox.written();
         self.metrics.approval_ended(&self.metrics.tool(&approval.tool), approval.status, waited);
     }
 

@@ -36,7 +36,7 @@ impl Gateway {
             // Nobody may be waiting.
             let _ = sender.send(told);
         });
-        tokio::spawn(work);
+        self.set_off(work);
         receiver
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ pub struct Live {
     pub presence: Presence,
     standing: Mutex<Standing>,
     changed: Notify,
+    is_doubtful: AtomicBool,
 }
 
 /// How far an open call has come.
@@ -88,7 +89,28 @@ impl Live {
         let identity = call.context.idempotency_key();
         let standing = Mutex::new(Standing::Checked);
         let changed = Notify::new();
-        Self { call, caller, identity, alias: None, created_at_ms, presence, standing, changed }
+        let is_doubtful = AtomicBool::new(false);
+        Self {
+            call,
+            caller,
+            identity,
+            alias: None,
+            created_at_ms,
+            presence,
+            standing,
+            changed,
+            is_doubtful,
+        }
+    }
+
+    /// Says that nobody knows whether it ran before.
+    pub fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Release);
+    }
+
+    /// Whether nobody knows whether it ran before.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::Acquire)
     }
 
     /// How far it has come.

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use crate::config::snapshot::Tool;
 use crate::config::storage::Capture;
 use crate::gateway::ledger::{Begun, Entry, Live};
-use crate::gateway::told::Told;
-use crate::gateway::{Gateway, Leave, Stop, Way, reference};
+use crate::gateway::notices::Teller;
+use crate::gateway::told::{Told, reference};
+use crate::gateway::{Gateway, Leave, Stop, Way};
 use crate::model::call::{DEFAULT_WAIT, ToolCall};
 use crate::model::canonical;
 use crate::model::json;
@@ -63,6 +64,7 @@ impl Gateway {
         record.finished_at_ms = Some(outcome.finished_at_ms);
         record.bound = is_sent;
         match way.leave {
+            None if !keeps_calls(way.epoch) && !is_begun(entry.live()) => {}
             None => {
                 forget_text(&mut record, captures(way.epoch, tool));
                 self.memory.recorder.offer(record);
@@ -89,10 +91,14 @@ impl Gateway {
     /// Keeps the end of a call that a person said yes to.
     async fn end_of_waited(&self, leave: &Leave, record: CallRecord, is_unused: bool) {
         let unused = is_unused.then(|| leave.approval.id.clone());
-        let kept = self.memory.store.finish(record.clone(), unused, Vec::new()).await;
-        if let Err(error) = kept {
-            tracing::warn!(%error, "The end of an approved call is kept later.");
-            self.memory.recorder.offer(record);
+        let epoch = self.epoch();
+        let notices = Teller::new(&epoch.snapshot, self.clock.unix_ms()).call_finished(&record);
+        match self.memory.store.finish(record.clone(), unused, notices).await {
+            Ok(()) => self.memory.outbox.written(),
+            Err(error) => {
+                tracing::warn!(%error, "The end of an approved call is kept later.");
+                self.memory.recorder.offer(record);
+            }
         }
         self.waiting_changed();
     }
@@ -105,6 +111,9 @@ impl Gateway {
         decision: &Decision,
     ) -> Result<(), Stop> {
         let Some(live) = way.live else { return Ok(()) };
+        if live.is_doubtful() && !repeats_do_no_harm(tool) {
+            return Err(Failure::overloaded().into());
+        }
         let at_ms = self.clock.unix_ms();
         let begun = Begun {
             tool: tool.clone(),
@@ -173,6 +182,16 @@ impl Gateway {
             now_ms: self.clock.unix_ms(),
         })
     }
+}
+
+/// Whether finished calls are kept at all.
+pub(super) fn keeps_calls(epoch: &Epoch) -> bool {
+    epoch.snapshot.storage.keep.max_calls > 0
+}
+
+/// Whether it is kept that the call runs: then its end has to be kept too.
+fn is_begun(live: &Live) -> bool {
+    live.begun().is_some_and(|begun| begun.is_kept.load(Ordering::Acquire))
 }
 
 /// Whether what was approved is no longer what would run.

@@ -12,6 +12,7 @@ use crate::gateway::told::{CallError, Told};
 use crate::gateway::{Gateway, Leave, Stop};
 use crate::model::approval::Approval;
 use crate::model::canonical;
+use crate::model::id::CallId;
 use crate::model::json_tree::Tree;
 use crate::model::outcome::{Phase, Sent};
 use crate::model::outcome_text::change::replayed;
@@ -67,12 +68,9 @@ impl Gateway {
             let record = match self.known(live).await {
                 Ok(record) => record,
                 Err(error) => {
-                    let tool = epoch.snapshot.tool(&live.call.tool);
-                    if tool.is_some_and(|tool| repeats_do_no_harm(tool)) {
-                        tracing::warn!(%error, "Whether a call ran before is not known.");
-                        return Ok(Found::New(entry));
-                    }
-                    return Err(error.into());
+                    tracing::warn!(%error, "Whether a call ran before is not known.");
+                    live.doubt();
+                    None
                 }
             };
             let Some(record) = record.filter(|record| record.bound) else {
@@ -130,7 +128,7 @@ impl Gateway {
         };
         match standing {
             Standing::Left | Standing::Ended { bound: false, .. } => Ok(None),
-            _ if !is_same => Err(conflict(live)),
+            _ if !is_same => Err(conflict(live, &other.call.id)),
             Standing::Ended { told, bound: true } => {
                 Ok(Some(self.tell_again(&live.call.tool, told)))
             }
@@ -159,7 +157,7 @@ impl Gateway {
                 self.memory.store.release(&record.organisation, &record.id).await?;
                 return Ok(Found::New(entry));
             }
-            return Err(conflict(&live));
+            return Err(conflict(&live, &record.id));
         }
         let left = until.saturating_duration_since(self.clock.now());
         if !record.phase.is_final() {
@@ -261,10 +259,10 @@ fn follow_time(record: &CallRecord, left: Duration) -> Duration {
     if record.phase == Phase::Waiting { Duration::ZERO } else { left }
 }
 
-fn conflict(live: &Live) -> CallError {
+fn conflict(live: &Live, other: &CallId) -> CallError {
     let context = &live.call.context;
     CallError::Conflict(match (&context.run_id, &context.step) {
-        (Some(run), Some(step)) => format!(
+        (Some(run), Some(step)) if live.call.id != *other => format!(
             "Step {} of {} already ran another call; give each call of a step its own call_index.",
             step.as_str(),
             run.as_str()

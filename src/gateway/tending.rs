@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::gateway::Gateway;
 use crate::gateway::decisions::{Closing, since};
+use crate::gateway::record::keeps_calls;
 use crate::gateway::told::CallError;
 use crate::gateway::waiting::millis;
 use crate::model::approval::{Approval, ApprovalStatus};
@@ -68,6 +69,9 @@ impl Gateway {
 
     /// Keeps that calls run which have been running for a while.
     fn keep_intents(&self) {
+        if !keeps_calls(&self.epoch()) {
+            return;
+        }
         for (live, begun) in self.ledger.running() {
             if !begun.is_kept.swap(true, Ordering::AcqRel) {
                 self.memory.recorder.offer(self.running_record(&live, &begun));

@@ -79,7 +79,8 @@ pub(super) async fn build(policy: &str) -> (Arc<Gateway>, TallyWorker) {
     let (recorder, _) = Recorder::new(store.clone(), clock.clone(), metrics.clone());
     let (audit, _) = Audit::new(log.clone(), metrics.clone(), clock.clone());
     let instance = "gw_test".into();
-    let memory = Memory { store, recorder, audit, instance, policies, tally };
+    let (outbox, _) = Outbox::new();
+    let memory = Memory { store, recorder, audit, outbox, instance, policies, tally };
     let gateway = Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log, memory);
     (Arc::new(gateway), counting)
 }

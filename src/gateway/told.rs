@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::gateway::Malformed;
+use crate::config::snapshot::Tool;
+use crate::gateway::asking::Malformed;
+use crate::model::call::BatchPlace;
 use crate::model::id::CallId;
-use crate::model::outcome::Phase;
+use crate::model::outcome::{Phase, ToolReference};
 use crate::store::StoreError;
 
 /// A call as it is told.
@@ -76,5 +78,15 @@ impl From<StoreError> for CallError {
                 Self::Unavailable
             }
         }
+    }
+}
+
+/// The tool as outcomes tell it.
+pub(super) fn reference(tool: &Tool, batch: Option<&BatchPlace>) -> ToolReference {
+    ToolReference {
+        id: tool.id.clone(),
+        version: 1,
+        read_only: tool.read_only,
+        filler: tool.filler.clone().filter(|_| batch.is_none_or(BatchPlace::says_filler)),
     }
 }

@@ -9,9 +9,10 @@ use sha2::{Digest, Sha256};
 use crate::config::snapshot::Tool;
 use crate::gateway::events::Event;
 use crate::gateway::ledger::Live;
+use crate::gateway::notices::Teller;
 use crate::gateway::record::{not_kept, record};
-use crate::gateway::told::{CallError, Told};
-use crate::gateway::{Gateway, Stop, Way, reference};
+use crate::gateway::told::{CallError, Told, reference};
+use crate::gateway::{Gateway, Stop, Way};
 use crate::model::approval::{Approval, ApprovalId, ApprovalKind, ApprovalStatus};
 use crate::model::canonical;
 use crate::model::id::hex;
@@ -128,9 +129,11 @@ impl Gateway {
         if let Some(leave) = way.leave {
             record.alias.clone_from(&leave.record.alias);
         }
-        let parked = self.memory.store.park(record, approval.clone(), Vec::new()).await;
+        let notices = Teller::new(&way.epoch.snapshot, now_ms).approval_requested(&approval);
+        let parked = self.memory.store.park(record, approval.clone(), notices).await;
         match parked {
             Ok(Bound::Now) => {
+                self.memory.outbox.written();
                 self.waiting_changed();
                 if kind == ApprovalKind::Person {
                     let (owner, ends) = (&approval.organisation, approval.expires_at_ms);

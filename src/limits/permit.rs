@@ -26,8 +26,9 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Gives everything back; the call's end goes into the tool's circuit.
-    pub fn settle(mut self, ended: &Result<Success, Failure>) {
+    /// Gives everything back; the call's end goes into the tool's circuit. `true`: the tool was called until now, and has
+    /// failed once too often.
+    pub fn settle(mut self, ended: &Result<Success, Failure>) -> bool {
         let tripped = ended.as_ref().err().and_then(|failure| self.trip(failure));
         let verdict = match (ended, tripped) {
             (_, Some(_)) => Verdict::Failure,
@@ -38,7 +39,7 @@ impl Permit {
             }
             (Err(failure), None) => verdict(failure),
         };
-        self.give_back(verdict, tripped);
+        self.give_back(verdict, tripped)
     }
 
     /// Whether one more attempt may be made: a probe is one attempt, nothing is repeated once the circuit is open, and
@@ -68,8 +69,9 @@ impl Permit {
         trip.statuses.contains(&status).then_some(trip.lasts)
     }
 
-    fn give_back(&mut self, verdict: Verdict, tripped: Option<Duration>) {
-        let Some(ticket) = self.ticket.take() else { return };
+    /// Whether a closed circuit opened.
+    fn give_back(&mut self, verdict: Verdict, tripped: Option<Duration>) -> bool {
+        let Some(ticket) = self.ticket.take() else { return false };
         let now = self.state.now();
         let probe = ticket.is_probe();
         let changed = self.state.breaker().and_then(|mut breaker| {
@@ -89,6 +91,7 @@ impl Permit {
         if let Some(state) = changed {
             self.state.circuit_changed(state);
         }
+        changed == Some(State::Open) && !probe
     }
 }
 

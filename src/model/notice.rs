@@ -50,6 +50,58 @@ impl Event {
     }
 }
 
+/// A way by which people are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sink {
+    /// `notifications.smtp`.
+    Smtp,
+    /// `notifications.webhook`.
+    Webhook,
+}
+
+impl Sink {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Smtp, Self::Webhook];
+
+    /// The name in the outbox and in labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Smtp => "smtp",
+            Self::Webhook => "webhook",
+        }
+    }
+
+    /// The one of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == text)
+    }
+}
+
+/// What became of a try to tell people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Told {
+    /// It is given up.
+    Dropped,
+    /// It was not taken, and is tried again.
+    Failed,
+    /// It was taken.
+    Sent,
+}
+
+impl Told {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Dropped, Self::Failed, Self::Sent];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::Failed => "failed",
+            Self::Sent => "sent",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -116,7 +116,7 @@ impl ProxyTunnel {
         late: ConnectErrorKind,
     ) -> Result<Box<dyn IoStream>, ConnectError> {
         let Proxy { endpoint, .. } = &self.proxy;
-        let found = self.resolver.lookup_proxy(&self.proxy).await;
+        let found = self.resolver.lookup_own(endpoint).await;
         let answers = found.map_err(|error| {
             let kind = match error.kind {
                 ResolveErrorKind::Exhausted => ConnectErrorKind::Exhausted,
@@ -252,12 +252,12 @@ mod tests {
             unreachable!("the proxy's own name is asked for")
         }
 
-        fn lookup_proxy<'a>(
+        fn lookup_own<'a>(
             &'a self,
-            proxy: &'a Proxy,
+            endpoint: &'a Endpoint,
         ) -> BoxFuture<'a, Result<Arc<Answers>, ResolveError>> {
             Box::pin(async move {
-                match *proxy.endpoint.host() {
+                match *endpoint.host() {
                     Host::Address(address) => {
                         Ok(Arc::new(Answers { addresses: vec![address], names: Vec::new() }))
                     }

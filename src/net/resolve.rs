@@ -9,10 +9,10 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::clock::{BoxFuture, Clock};
-use crate::config::snapshot::{DnsSettings, Proxy};
+use crate::config::snapshot::DnsSettings;
 use crate::net::dns::{ResolveErrorKind, ResolverError, Servers};
 use crate::policy::address::{Admitted, Answers};
-use crate::policy::endpoint::Host;
+use crate::policy::endpoint::{Endpoint, Host};
 
 /// Whatever can turn an admitted name into addresses.
 pub trait Resolve: Send + Sync {
@@ -22,10 +22,10 @@ pub trait Resolve: Send + Sync {
         admitted: &'a Admitted<'_>,
     ) -> BoxFuture<'a, Result<Resolved, ResolveError>>;
 
-    /// Asks for the proxy's own addresses, which no rule judges: the operator named it.
-    fn lookup_proxy<'a>(
+    /// Asks for the addresses of a place of the operator's own, the proxy or where notifications go, which no rule judges.
+    fn lookup_own<'a>(
         &'a self,
-        proxy: &'a Proxy,
+        endpoint: &'a Endpoint,
     ) -> BoxFuture<'a, Result<Arc<Answers>, ResolveError>>;
 }
 
@@ -187,12 +187,12 @@ impl Resolve for HickoryResolver {
         })
     }
 
-    fn lookup_proxy<'a>(
+    fn lookup_own<'a>(
         &'a self,
-        proxy: &'a Proxy,
+        endpoint: &'a Endpoint,
     ) -> BoxFuture<'a, Result<Arc<Answers>, ResolveError>> {
         Box::pin(async move {
-            match proxy.endpoint.host() {
+            match endpoint.host() {
                 Host::Address(address) => {
                     Ok(Arc::new(Answers { addresses: vec![*address], names: Vec::new() }))
                 }

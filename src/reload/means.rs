@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::config::file::{File, Standing};
 use crate::config::snapshot::Snapshot;
 use crate::exec::webhook::WebhookExecutor;
+use crate::gateway::notify::Outbox;
 use crate::limits::Limits;
 use crate::net::epoch::Epoch;
 use crate::telemetry::audit::Audit;
@@ -21,6 +22,8 @@ pub struct Means {
     pub metrics: Arc<Metrics>,
     /// Counts and bounds calls.
     pub limits: Arc<Limits>,
+    /// The way to whoever tells people.
+    pub outbox: Outbox,
     /// Parts with connections.
     pub webhook: Arc<WebhookExecutor>,
     /// Takes level and form of lines.

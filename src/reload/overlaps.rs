@@ -7,6 +7,8 @@ use crate::config::snapshot::Snapshot;
 
 /// How long before its end an overlap is told of. Contract, section 2.
 const SOON: i64 = 3600;
+/// How long before its end people are told of it.
+const DAY: i64 = 86_400;
 
 /// What was told already.
 #[derive(Debug, Default)]
@@ -15,8 +17,10 @@ pub(super) struct Overlaps(HashMap<(String, KeyPair), Stage>);
 /// Where an overlap stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// Both sign, and will for more than an hour.
+    /// Both sign, and will for more than a day.
     Running,
+    /// The previous key stops within a day.
+    EndsInADay,
     /// The previous key stops within an hour.
     EndsSoon,
     /// The previous key has stopped.
@@ -32,6 +36,8 @@ pub(super) struct News<'a> {
     pub(super) stage: Stage,
     /// When it ends, in Unix seconds.
     pub(super) until: i64,
+    /// Whether it is the first time that its end is near.
+    pub(super) is_first: bool,
 }
 
 impl Overlaps {
@@ -44,12 +50,14 @@ impl Overlaps {
             let Some(overlap) = &tool.signing.overlap else { continue };
             let stage = stage(overlap.until, now);
             let key = (tool.name.to_string(), overlap.pair);
+            let is_near = matches!(stage, Stage::EndsInADay | Stage::EndsSoon);
+            let is_first = is_near && self.0.get(&key).is_none_or(|told| *told == Stage::Running);
             let is_news = match self.0.get(&key) {
-                None => stage == Stage::EndsSoon,
+                None => is_near,
                 Some(told) => stage > *told,
             };
             if is_news {
-                news.push(News { tool: tool.name.as_str(), stage, until: overlap.until });
+                news.push(News { tool: tool.name.as_str(), stage, until: overlap.until, is_first });
             }
             stages.insert(key, stage);
         }
@@ -63,6 +71,7 @@ fn stage(until: i64, now: i64) -> Stage {
     match until.saturating_sub(now) {
         ..=0 => Stage::Ended,
         1..=SOON => Stage::EndsSoon,
+        ..=DAY => Stage::EndsInADay,
         _ => Stage::Running,
     }
 }
@@ -96,10 +105,12 @@ mod tests {
         let mut overlaps = Overlaps::default();
         let mut check = |now: i64, expected: Option<Stage>| {
             let news = overlaps.news(&snapshot, now);
-            let expected = expected.map(|stage| News { tool: "one", stage, until });
+            let is_first = expected == Some(Stage::EndsInADay);
+            let expected = expected.map(|stage| News { tool: "one", stage, until, is_first });
             assert_eq!(news, expected.into_iter().collect::<Vec<_>>(), "{now}");
         };
-        check(START, None);
+        check(START - 1, None);
+        check(START, Some(Stage::EndsInADay));
         check(until - 3601, None);
         check(until - 3600, Some(Stage::EndsSoon));
         check(until - 1, None);

@@ -83,7 +83,7 @@ pub fn router(state: AdminState) -> Router {
         .route("/drain", post(drain))
         .route("/log-level", get(level).put(set_level))
         .route("/circuits/{tool}/reset", post(reset_circuit))
-        .merge(approvals::routes())
+        .merge(approvals::routes().with_state(state.gateway.clone()))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), door))

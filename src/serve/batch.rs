@@ -14,7 +14,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::gateway::resolve_names;
+use crate::gateway::asking::resolve_names;
 use crate::model::call::{BatchPlace, ToolCall};
 use crate::serve::body::Fields;
 use crate::serve::calls::{ApiState, Letter, Place, malformed, read_call, utf8};

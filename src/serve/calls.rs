@@ -13,7 +13,8 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::config::tools::MAX_HEADERS;
-use crate::gateway::{Gateway, LONGEST_DEADLINE, Malformed};
+use crate::gateway::asking::Malformed;
+use crate::gateway::{Gateway, LONGEST_DEADLINE};
 use crate::model::call::{CallContext, DEFAULT_WAIT, EndUser, ToolCall};
 use crate::model::id::{CallId, Token};
 use crate::model::json;

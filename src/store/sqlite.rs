@@ -2,6 +2,8 @@
 
 mod approvals;
 mod calls;
+mod chunks;
+mod frame;
 mod known;
 mod notices;
 mod open;
@@ -165,7 +167,7 @@ impl Store for SqliteStore {
 
     fn calls<'a>(&'a self, filter: &'a CallFilter) -> Stored<'a, Vec<CallRecord>> {
         let filter = filter.clone();
-        Box::pin(self.read(move |connection, _| calls::list(connection, &filter)))
+        Box::pin(self.read(move |connection, known| calls::list(connection, known, &filter)))
     }
 
     fn walk<'a>(
@@ -354,7 +356,7 @@ impl Store for SqliteStore {
 
     fn sweep<'a>(&'a self, keep: &'a Keep, now_ms: i64) -> Stored<'a, ()> {
         Box::pin(async move {
-            let mut stage = Some(Stage::Calls(0));
+            let mut stage = Some(Stage::Chunks(i64::MIN));
             while let Some(now) = stage {
                 let keep = *keep;
                 let step = move |desk: &mut Desk| desk.sweep(now, &keep, now_ms);

@@ -1,5 +1,7 @@
 //! Every metric, one field each, one registry (contract, section 10).
 
+mod waiting;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};

@@ -17,6 +17,8 @@ mod upstream;
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::gateway::Gateway;
 use crate::process::{Child, Load, Plan, Role, Window};
 use crate::table::{Report, median};
@@ -42,12 +44,14 @@ fn main() {
 
     let mut report = Report::default();
     let upstream = upstream::start();
-    let gateway = Gateway::start(&upstream);
+    let gateway = Gateway::start(&upstream, &Value::Null);
     let idle = process::resident_kib(gateway.id());
     let (first, second) = gateway.first_calls();
 
     let full = rounds_of(rounds, &upstream, &gateway, window, None);
     let calm = rounds_of(rounds.div_ceil(2), &upstream, &gateway, window, Some(CALM_RATE));
+
+    let recording = recording(rounds, &upstream, window);
 
     report.heading("At saturation, 32 connections");
     report.windows(&full);
@@ -67,11 +71,31 @@ fn main() {
     );
     report.line("first call, with its dial", first, " us");
     report.line("second call", second, " us");
+    report.heading("Recording off and on, in a file");
+    let [off, on] = [0, 1].map(|at| median(recording.iter().map(|both| both[at])));
+    report.line("CPU a call, nothing is recorded", off, " us");
+    report.line("CPU a call, each one is recorded", on, " us");
+    let ratio = median(recording.iter().map(|[off, on]| on / off));
+    report.below("recording costs, of the CPU a call", 100.0 * (ratio - 1.0), " %", 10.0);
     report.heading("Parts of a call, in memory");
     for (name, ns) in components::measure(gateway.config()) {
         report.line(name, ns, " ns");
     }
     report.print();
+}
+
+/// CPU a call of a gateway that records no finished call, and of one that records each, in turn.
+fn recording(rounds: usize, upstream: &upstream::Upstream, window: Duration) -> Vec<[f64; 2]> {
+    let kept = json!({"url": "sqlite:calls.db"});
+    let mut forgotten = kept.clone();
+    forgotten["keep"] = json!({"max_calls": 0});
+    let gateways = [&forgotten, &kept].map(|storage| Gateway::start(upstream, storage));
+    let plan = Plan { connections: CONNECTIONS, warm_up: WARM_UP, window, rate: None };
+    let cpu = |gateway: &Gateway| {
+        let load = Load { plan, address: gateway.address(), request: gateway.request() };
+        Child::spawn(&Role::Load(load)).window(Some(gateway.id())).cpu_us()
+    };
+    (0..rounds).map(|_| gateways.each_ref().map(cpu)).collect()
 }
 
 /// The gateway and the bare client in turn, so that both meet the same noise.

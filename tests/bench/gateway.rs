@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::CONNECTIONS;
-use crate::load::Connection;
+use crate::load::{Connection, STEP};
 use crate::process::{Load, Plan};
 use crate::upstream::Upstream;
 
@@ -36,8 +36,8 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it and waits until it is ready.
-    pub(crate) fn start(upstream: &Upstream) -> Self {
+    /// Starts it and waits until it is ready; where `storage` is null, it keeps calls in memory.
+    pub(crate) fn start(upstream: &Upstream, storage: &Value) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (address, telemetry) = (free_port(), free_port());
         let write = |name: &str, text: &str| {
@@ -46,7 +46,7 @@ impl Gateway {
         write("secret", SECRET);
         write("key", API_KEY);
         write("ca.pem", &upstream.authority_pem);
-        write("sortie.yaml", &config(upstream, address, telemetry));
+        write("sortie.yaml", &config(upstream, storage, address, telemetry));
         let begun = Instant::now();
         let process = Command::new(env!("CARGO_BIN_EXE_sortie"))
             .arg("serve")
@@ -97,7 +97,7 @@ impl Gateway {
         let plan =
             Plan { connections: 1, warm_up: Duration::ZERO, window: Duration::ZERO, rate: None };
         let load = Load { plan, address: self.address, request: self.request() };
-        let mut connection = Connection::open(&load).expect("the gateway listens");
+        let mut connection = Connection::open(&load, CONNECTIONS).expect("the gateway listens");
         let mut time = || {
             let begun = Instant::now();
             assert!(connection.call().expect("an answer"), "the call succeeds");
@@ -118,13 +118,13 @@ impl Drop for Gateway {
 /// The body of a call, as a runtime posts it.
 pub(crate) fn call_body() -> String {
     format!(
-        r#"{{"tool":"scans.get","run_id":"{RUN_ID}","step":"3","agent_id":"support","session_id":"ses_0193b1e2","end_user":{{"id":"eu_7Gq"}},"arguments":{ARGUMENTS}}}"#
+        r#"{{"tool":"scans.get","run_id":"{RUN_ID}","step":"{STEP}","agent_id":"support","session_id":"ses_0193b1e2","end_user":{{"id":"eu_7Gq"}},"arguments":{ARGUMENTS}}}"#
     )
 }
 
-fn config(upstream: &Upstream, api: SocketAddr, telemetry: SocketAddr) -> String {
+fn config(upstream: &Upstream, storage: &Value, api: SocketAddr, telemetry: SocketAddr) -> String {
     let server = upstream.address;
-    let config = json!({
+    let mut config = json!({
         "version": 1,
         "listeners": {
             "api": {"address": api.to_string()},
@@ -163,6 +163,9 @@ fn config(upstream: &Upstream, api: SocketAddr, telemetry: SocketAddr) -> String
             },
         }],
     });
+    if !storage.is_null() {
+        config["storage"] = storage.clone();
+    }
     format!("{config:#}\n")
 }
 

@@ -10,8 +10,8 @@ use crate::process::{Call, Load, Run};
 /// Runs the plan and tells its figures.
 pub(crate) fn run(load: &Load) {
     let mut connections = Vec::new();
-    for _ in 0..load.plan.connections {
-        connections.push(Connection::open(load).expect("the gateway listens"));
+    for number in 0..load.plan.connections {
+        connections.push(Connection::open(load, number).expect("the gateway listens"));
     }
     let run = Run::begin(load.plan);
     let speaker = run.announce();
@@ -25,7 +25,7 @@ pub(crate) fn run(load: &Load) {
     run.finish();
 }
 
-fn drive(number: usize, mut connection: Connection<'_>, run: &Run) {
+fn drive(number: usize, mut connection: Connection, run: &Run) {
     let mut calls = Vec::with_capacity(1 << 16);
     let mut free = Instant::now();
     for call in 0.. {
@@ -43,24 +43,42 @@ fn drive(number: usize, mut connection: Connection<'_>, run: &Run) {
     run.take(&calls);
 }
 
+/// Stands in a request where each call has a step of its own: process, connection, call.
+pub(crate) const STEP: &str = "processxconxcallcall";
+
 /// One kept connection to the gateway.
-pub(crate) struct Connection<'a> {
+pub(crate) struct Connection {
     stream: TcpStream,
-    request: &'a [u8],
+    request: Vec<u8>,
+    /// Where in the request its step stands.
+    step: usize,
+    calls: u32,
     answer: Vec<u8>,
 }
 
-impl<'a> Connection<'a> {
-    pub(crate) fn open(load: &'a Load) -> io::Result<Self> {
+impl Connection {
+    /// Each connection has a number of its own, and each driver a process: no two calls are the same step.
+    pub(crate) fn open(load: &Load, number: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(load.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        Ok(Self { stream, request: load.request.as_bytes(), answer: Vec::with_capacity(8192) })
+        let mut request = load.request.clone().into_bytes();
+        let begin = find(&request, STEP.as_bytes()).expect("the request has a step");
+        let own = format!("{:08x}{number:04x}", std::process::id());
+        request[begin..begin + own.len()].copy_from_slice(own.as_bytes());
+        let step = begin + own.len();
+        Ok(Self { stream, request, step, calls: 0, answer: Vec::with_capacity(8192) })
     }
 
     /// One call; whether it succeeded.
     pub(crate) fn call(&mut self) -> io::Result<bool> {
-        self.stream.write_all(self.request)?;
+        self.calls += 1;
+        let mut left = self.calls;
+        for digit in self.request[self.step..self.step + 8].iter_mut().rev() {
+            *digit = b"0123456789abcdef"[(left & 15) as usize];
+            left >>= 4;
+        }
+        self.stream.write_all(&self.request)?;
         self.answer.clear();
         let mut chunk = [0; 8192];
         loop {

@@ -28,6 +28,12 @@ impl Report {
             &format!("  {name:<44}{}{unit:<4}(aim {aim}, must {must}: {verdict})\n", number(value));
     }
 
+    /// A figure that stays below an aim.
+    pub(crate) fn below(&mut self, name: &str, value: f64, unit: &str, aim: f64) {
+        let verdict = if value < aim { "met" } else { "aim missed" };
+        self.0 += &format!("  {name:<44}{}{unit:<4}(aim < {aim}: {verdict})\n", number(value));
+    }
+
     /// Medians of the rounds, the gateway and the bare client side by side.
     pub(crate) fn windows(&mut self, rounds: &[(Window, Window)]) {
         self.0 += &format!("  {:<44}{:>10}{:>12}\n", "", "gateway", "bare client");

@@ -480,6 +480,8 @@ async fn the_command_lists_shows_approves_and_the_call_runs() {
     let ap = approval["id"].as_str().expect("an id");
     let digest = approval["arguments_digest"].as_str().expect("a digest");
     let socket = format!("unix:{}", gateway.folder().path().join("admin.sock").display());
+    let runtime = gateway.folder().path().join("secrets/test-runtime.key");
+    let runtime = runtime.display().to_string();
     let key = gateway.folder().path().join("secrets/approver.key");
     let (url, key) = (format!("http://{}", gateway.api()), key.display().to_string());
     let by_admin = ["--admin", &socket];
@@ -531,6 +533,18 @@ async fn the_command_lists_shows_approves_and_the_call_runs() {
     );
     assert_eq!(rejected.stdout, format!("{ap} is rejected: call {id}\n"), "{rejected:#?}");
     assert_eq!(ended(&gateway, &id).await["error"]["code"], "rejected");
+    let calls = |more: &[&str]| {
+        let all = ["calls", "--url", &url, "--key-file", &runtime];
+        let all: Vec<&str> = all.iter().chain(more).copied().collect();
+        tokio::task::block_in_place(|| run(&all, ""))
+    };
+    let shown = calls(&[]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""), "{shown:#?}");
+    assert!(shown.stdout.ends_with("\n2 calls: 1 ok, 1 rejected\n"), "{shown:#?}");
+    let shown = calls(&["--code", "rejected", "--json"]);
+    let line: Value = serde_json::from_str(&shown.stdout).expect("one call");
+    assert_eq!((&line["id"], &line["arguments"]["amount"]), (&json!(id), &json!(900)));
+    assert_eq!(calls(&["--log", "x"]).code, Some(2));
     assert_eq!(command(&gateway, &["show", "x"], "").code, Some(2));
     let gone = command(&gateway, &[&["show", "ap_0123456789abcdef"], &by_admin[..]].concat(), "");
     assert_eq!(gone.code, Some(1));

@@ -77,8 +77,10 @@ async fn f125_what_was_validated_is_what_arrives() {
         (r#"{"":{"a/b~c":true}}"#, r#"{"":{"a/b~c":true}}"#),
     ] {
         for tool in ["bare", "wrapped"] {
-            let body =
-                format!(r#"{{"tool":"{tool}","run_id":"r","step":"1","arguments":{written}}}"#);
+            let step = gateway.next_step();
+            let body = format!(
+                r#"{{"tool":"{tool}","run_id":"r","step":"{step}","arguments":{written}}}"#
+            );
             Outcome(gateway.post(Some(API_KEY), body).await).succeeded();
             let request = world.upstream.requests().pop().expect("a request");
             let arrived = String::from_utf8(request.body).expect("UTF-8");
@@ -282,15 +284,16 @@ async fn nothing_in_a_call_becomes_a_header() {
     let evil = "a\r\nX-Evil: 1\r\n\r\nPOST / HTTP/1.1\u{2028}\u{0}\u{7f}";
     let ids = r##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
     let quoted = r#"x"},"test":true,"arguments":{"#;
-    let call = |tool: &str| {
+    let call = |tool: &str, index: u32| {
         json!({
-            "tool": tool, "run_id": ids, "step": ids, "arguments": {"a": evil, evil: [evil]},
+            "tool": tool, "run_id": ids, "step": ids, "call_index": index,
+            "arguments": {"a": evil, evil: [evil]},
             "agent_id": quoted, "session_id": quoted, "turn_id": "é📦\u{2028}",
             "end_user": {"id": quoted, "external_id": quoted}, "model_call_id": quoted,
         })
     };
-    gateway.call_with(call("bare")).await.succeeded();
-    gateway.call_with(call("wrapped")).await.succeeded();
+    gateway.call_with(call("bare", 0)).await.succeeded();
+    gateway.call_with(call("wrapped", 1)).await.succeeded();
     let requests = world.upstream.requests();
     assert_eq!(requests.len(), 2);
     let names = |index: usize| -> Vec<_> {

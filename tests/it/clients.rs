@@ -35,6 +35,7 @@ async fn gateway(world: &World) -> Gateway {
         .tool(world.tool("lookup_order").parameters(order))
         .tool(world.tool("scans.get").profile("bare-v1").parameters(json!({"type": "object"})))
         .tool(world.tool("broken"))
+        .tool(world.tool("cancel_order").set("policy", json!("ask_first")))
         .start()
         .await
 }

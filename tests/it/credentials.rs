@@ -8,6 +8,7 @@ use crate::support::canary::Canaries;
 use crate::support::config::{API_KEY, ConfigBuilder, Tool};
 use crate::support::gateway::Gateway;
 use crate::support::script::{Script, answer};
+use crate::support::wait::poll;
 use crate::support::world::World;
 
 const PERSON: &str = "person-Kx83Wq2m-5Rt9";
@@ -104,6 +105,7 @@ fn every_kind(world: &World) -> ConfigBuilder {
         .tool(world.tool("signed").set("accept_credentials", json!([HEADER])))
         .tool(world.tool("unlisted").profile("plain-v1").no_secret())
         .set("/logging/level", json!("trace"))
+        .set("/storage", json!({"url": "sqlite:calls.db"}))
         .key("desk", "sk-desk-Qm72xTz9Lw4Rv8KpYb", json!({"scopes": ["agent"]}))
         .watch(PERSON)
 }
@@ -137,7 +139,8 @@ async fn everything_that_can_go_wrong(world: &World, gateway: &Gateway) {
     with("limited").await.succeeded();
     with("limited").await.refused("rate_limited", None);
     with("denied").await.refused("denied", None);
-    with("asked").await.refused("denied", None);
+    let waits = with("asked").await.0;
+    assert_eq!((waits.status, &waits.json()["error"]["field"]), (422, &json!("/credentials")));
     with("off").await.refused("tool_disabled", None);
     with("inside").await.refused("blocked_host", Some("private"));
     with("nowhere").await.failed("network_error", Some("dns"), "not_sent");
@@ -192,8 +195,15 @@ async fn it_is_in_no_log_metric_outcome_admin_answer_or_file() {
     }
     assert_eq!(gateway.admin("POST", "/reload", "").await.status, 200);
     let canaries = canary(PERSON);
+    poll("all calls in the store's file", || async {
+        let metrics = gateway.metrics().await;
+        let (kept, ended) =
+            (("sortie_call_records_total", [("result", "written")]), "sortie_calls_total");
+        (metrics.value(kept.0, &kept.1) >= metrics.value(ended, &[])).then_some(())
+    })
+    .await;
     let files = search(gateway.folder().path(), &canaries);
-    assert!(files >= 3, "the file, a key and a secret: {files}");
+    assert!(files >= 4, "the file, a key, a secret and the store: {files}");
     let folder = gateway.folder().path().to_owned();
     let found = std::panic::catch_unwind(|| search(&folder, &canary(API_KEY)));
     assert!(found.is_err(), "what is in a file is found");

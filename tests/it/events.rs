@@ -126,6 +126,63 @@ async fn everyone_hears_of_their_own_calls_alone() {
 }
 
 #[tokio::test]
+async fn another_organisation_hears_nothing() {
+    let (_world, config) = world().await;
+    let other = "sk-other-Mz4Xc7Vb1Nq8Lw3Ke";
+    let gateway = config
+        .set("/organisations", json!([{"id": "default"}, {"id": "other"}]))
+        .key("other", other, json!({"scopes": ["agent:call"], "organisation": "other"}))
+        .start()
+        .await;
+    let mut own = Listener::open(&gateway, API_KEY, "").await;
+    let mut foreign = Listener::open(&gateway, other, "?session_id=s1").await;
+    let first = gateway.call_with(call("lookup", "s1")).await.id();
+    let reply = gateway.post(Some(other), call("lookup", "s1").to_string()).await;
+    let second = reply.json()["id"].as_str().expect("an id").to_owned();
+    let (heard, abroad) = (own.events(2).await, foreign.events(2).await);
+    assert_eq!(names(&heard), [("tool.start", first.as_str()), ("tool.end", &first)]);
+    assert_eq!(names(&abroad), [("tool.start", second.as_str()), ("tool.end", &second)]);
+    drop((own, foreign));
+    gateway.finish().await;
+}
+
+/// The person's yes lets the call start, and a no ends it.
+#[tokio::test]
+async fn a_call_that_waits_for_the_person_is_told_with_its_arguments() {
+    let (world, config) = world().await;
+    let asking = world.tool("delete").set("policy", json!("ask_first"));
+    let gateway = config.tool(asking.set("filler", json!("Deleting."))).start().await;
+    let mut listener = Listener::open(&gateway, API_KEY, "").await;
+    for yes in [true, false] {
+        let mut asked = call("delete", "s1");
+        asked["arguments"] = json!({"number": 7});
+        let outcome = gateway.call_with(asked).await;
+        assert_eq!(outcome.0.status, 202, "{}", outcome.0.text());
+        let id = outcome.id();
+        let confirm = listener.event().await;
+        assert_eq!(confirm.event.as_deref(), Some("tool.confirm"));
+        let expected = json!({
+            "type": "tool.confirm", "call_id": id, "name": "delete", "arguments": {"number": 7},
+            "expires_at": outcome.at("/approval/expires_at"), "session_id": "s1", "turn_id": "t1",
+        });
+        assert_eq!(confirm.data, expected);
+        let path = format!("/v1/calls/{id}/confirmed");
+        let body = json!({ "yes": yes }).to_string();
+        gateway.send(request("POST", &path, Some(API_KEY), &body).as_bytes()).await;
+        if yes {
+            let start = listener.event().await;
+            assert_eq!(names(&[start.clone()]), [("tool.start", id.as_str())]);
+            assert_eq!(start.data["filler"], json!("Deleting."));
+        }
+        let end = listener.event().await;
+        assert_eq!(names(&[end.clone()]), [("tool.end", id.as_str())]);
+        assert_eq!(end.data["ok"], json!(yes));
+    }
+    drop(listener);
+    gateway.finish().await;
+}
+
+#[tokio::test]
 async fn who_comes_back_hears_what_was_missed() {
     let (_world, config) = world().await;
     let gateway = config.start().await;

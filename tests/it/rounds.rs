@@ -166,6 +166,47 @@ async fn each_call_is_answered_for_itself_and_a_failed_one_fails_no_other() {
     gateway.finish().await;
 }
 
+/// A call that waits for the person, and one that the runtime does not wait for, stand among the others as what they are.
+#[tokio::test]
+async fn what_has_not_ended_stands_in_the_answer_as_what_it_is() {
+    let go = Signal::new();
+    let (world, config) =
+        world(Script::new().request().wait(&go).send(answer(200, "application/json", "1"))).await;
+    let asking = world.tool("delete").set("policy", json!("ask_first"));
+    let filler = json!("Deleting.");
+    let slow = world.tool("slow").set("filler", json!("One moment."));
+    let gateway = config.tool(asking.set("filler", filler)).tool(slow).start().await;
+    let slow = json!({"tool": "slow", "arguments": {}, "wait_ms": 0});
+    let outcomes = batch(&gateway, &[call("delete"), slow.clone(), slow]).await;
+    let statuses: Vec<_> = outcomes.iter().map(|one| one.at("/status")).collect();
+    assert_eq!(statuses, ["waiting_approval", "running", "running"]);
+    let fillers: Vec<_> = outcomes.iter().map(|one| one.at("/filler")).collect();
+    assert_eq!(fillers, [Value::Null, json!("One moment."), Value::Null]);
+    world.upstream.wait_for_requests(2).await;
+    go.fire();
+    gateway.finish().await;
+}
+
+/// What a call is refused with as a request stands in its place, and the others run.
+#[tokio::test]
+async fn a_call_that_conflicts_has_the_error_in_its_place() {
+    let (_world, config) = world(fine()).await;
+    let gateway = config.start().await;
+    let with = |id: &str, n: u32| json!({"tool": "lookup", "arguments": {"n": n}, "call_id": id});
+    gateway.call_with(with("call_8f2c", 1)).await.succeeded();
+    let calls = [with("call_8f2c", 2), with("call_9a3d", 1), with("call_8f2c", 1)];
+    let outcomes = batch(&gateway, &calls[..2]).await;
+    assert_eq!(outcomes[0].at("/error/code"), json!("idempotency_conflict"));
+    assert!(outcomes[0].at("/error/request_id").is_string());
+    outcomes[1].succeeded();
+    let again = batch(&gateway, &calls[1..]).await;
+    for outcome in again {
+        outcome.succeeded();
+        assert_eq!(outcome.at("/replayed"), json!(true));
+    }
+    gateway.finish().await;
+}
+
 /// Requirement S3-067.
 #[tokio::test]
 async fn a_fourth_round_is_not_run() {

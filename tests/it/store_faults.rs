@@ -23,32 +23,32 @@ fn refused(path: &Path) -> String {
 
 #[tokio::test]
 async fn f143_a_damaged_file_is_refused_and_left_as_it_is() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    let store = SqliteStore::open(&path).unwrap();
-    store.write((1..200).map(|number| call(number, DONE)).collect()).await.unwrap();
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write((1..200).map(|number| call(number, DONE)).collect()).await.expect("it works");
     drop(store);
-    let good = std::fs::read(&path).unwrap();
+    let good = std::fs::read(&path).expect("it works");
     for (what, from, to) in [("its head", 0, 16), ("its pages", 4096, good.len())] {
         let mut bad = good.clone();
         bad[from..to].iter_mut().for_each(|byte| *byte ^= 0x5a);
-        std::fs::write(&path, &bad).unwrap();
+        std::fs::write(&path, &bad).expect("it works");
         let text = refused(&path);
         assert!(text.contains("is damaged"), "{what}: {text}");
-        assert!(std::fs::read(&path).unwrap() == bad, "{what}: the file is as it was");
+        assert!(std::fs::read(&path).expect("it works") == bad, "{what}: the file is as it was");
     }
-    std::fs::write(&path, &good).unwrap();
-    let store = SqliteStore::open(&path).unwrap();
+    std::fs::write(&path, &good).expect("it works");
+    let store = SqliteStore::open(&path).expect("it works");
     assert_eq!(store.call("shop", &call_id(7)).await, Ok(Some(call(7, DONE))));
 }
 
 #[tokio::test]
 async fn f143_the_file_of_a_later_version_or_of_another_program_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    drop(SqliteStore::open(&path).unwrap());
+    drop(SqliteStore::open(&path).expect("it works"));
     let change = |path: &Path, text: &str| {
-        rusqlite::Connection::open(path).unwrap().execute_batch(text).unwrap();
+        rusqlite::Connection::open(path).expect("it works").execute_batch(text).expect("it works");
     };
     change(&path, "PRAGMA user_version = 99");
     let text = refused(&path);
@@ -63,77 +63,79 @@ async fn f143_the_database_of_a_later_version_is_refused() {
     let Some(server) = Postgres::shared() else { return };
     let url = server.database().await;
     drop(connect(&url).await);
-    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("it works");
     let driver = tokio::spawn(connection);
-    client.batch_execute("INSERT INTO sortie_schema VALUES (99)").await.unwrap();
+    client.batch_execute("INSERT INTO sortie_schema VALUES (99)").await.expect("it works");
     drop(client);
-    driver.await.unwrap().unwrap();
+    driver.await.expect("it works").expect("it works");
     let Err(error) = PostgresStore::open(&url, &tls()).await else { panic!("it was opened") };
     assert!(error.to_string().contains("set up by a later version of sortie (schema 99"));
 }
 
 #[tokio::test]
 async fn f144_a_second_store_on_the_same_file_is_refused_until_the_first_ends() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = SqliteStore::open(&path).expect("it works");
     let text = refused(&path);
     assert!(text.contains("in use by another process"), "{text}");
     assert!(matches!(SqliteStore::open(&path), Err(OpenError::Taken { .. })));
     drop(store);
-    SqliteStore::open(&path).unwrap();
+    SqliteStore::open(&path).expect("it works");
 }
 
 #[test]
 fn a_folder_that_is_not_there_is_said_and_the_file_is_the_owner_s_alone() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("it works");
     let text = refused(&folder.path().join("nowhere/sortie.db"));
     assert!(text.contains("cannot be opened for writing"), "{text}");
     let text = refused(folder.path());
     assert!(text.contains("cannot be opened for writing"), "{text}");
     let path = folder.path().join("sortie.db");
-    let _store = SqliteStore::open(&path).unwrap();
+    let _store = SqliteStore::open(&path).expect("it works");
     for name in ["sortie.db", "sortie.db-wal", "sortie.db.lock"] {
-        let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        let mode =
+            std::fs::metadata(folder.path().join(name)).expect("it works").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
 }
 
 #[tokio::test]
 async fn f142_a_file_that_somebody_holds_is_waited_for_and_not_for_ever() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    let store = SqliteStore::open(&path).unwrap();
-    let other = rusqlite::Connection::open(&path).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let store = SqliteStore::open(&path).expect("it works");
+    let other = rusqlite::Connection::open(&path).expect("it works");
+    other.execute_batch("BEGIN IMMEDIATE").expect("it works");
     let held = store.write(vec![call(1, DONE)]).await;
     assert!(matches!(held, Err(StoreError::Unavailable(_))), "{held:?}");
     // What nobody wrote is not known either, and reading goes on.
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(None));
     assert!(!store.may_know("shop", Some(&call_id(1)), None));
-    other.execute_batch("ROLLBACK").unwrap();
-    store.write(vec![call(1, DONE)]).await.unwrap();
+    other.execute_batch("ROLLBACK").expect("it works");
+    store.write(vec![call(1, DONE)]).await.expect("it works");
     assert_eq!(store.check().await, Ok(()));
 }
 
 /// A store in memory has an end too: finished calls make room, and what waits is refused when nothing else is left.
 #[tokio::test]
 async fn f141_a_full_store_refuses_what_must_be_kept_and_works_again() {
-    let store = SqliteStore::memory().unwrap();
+    let store = SqliteStore::memory().expect("it works");
     let large = |number, phase| {
         let mut record = call(number, phase);
         record.outcome = vec![b'x'; 8 << 20].into();
         record
     };
     for number in 0..40 {
-        store.write(vec![large(number, DONE)]).await.unwrap();
+        store.write(vec![large(number, DONE)]).await.expect("it works");
     }
     assert_eq!(store.call("shop", &call_id(0)).await, Ok(None));
-    assert!(store.call("shop", &call_id(39)).await.unwrap().is_some());
+    assert!(store.call("shop", &call_id(39)).await.expect("it works").is_some());
     let mut kept = Vec::new();
     let refused = loop {
-        let record = large(100 + u32::try_from(kept.len()).unwrap(), Phase::Waiting);
-        let asked = approval(100 + u32::try_from(kept.len()).unwrap(), &record);
+        let record = large(100 + u32::try_from(kept.len()).expect("it works"), Phase::Waiting);
+        let asked = approval(100 + u32::try_from(kept.len()).expect("it works"), &record);
         match store.park(record.clone(), asked, Vec::new()).await {
             Ok(Bound::Now) => kept.push(record),
             other => break (record, other),
@@ -143,9 +145,9 @@ async fn f141_a_full_store_refuses_what_must_be_kept_and_works_again() {
     let StoreError::Unavailable(text) = refused.1.unwrap_err() else { panic!("{kept:?}") };
     assert!(text.contains("full"), "{text}");
     assert!(!store.may_know("shop", Some(&refused.0.id), None));
-    let mut ended = kept.pop().unwrap();
+    let mut ended = kept.pop().expect("it works");
     (ended.phase, ended.outcome) = (DONE, "{}".into());
-    store.finish(ended.clone(), None, Vec::new()).await.unwrap();
+    store.finish(ended.clone(), None, Vec::new()).await.expect("it works");
     assert_eq!(store.call("shop", &ended.id).await, Ok(Some(ended)));
     parked(&store, 1).await;
 }
@@ -169,7 +171,10 @@ async fn f145_a_server_that_goes_is_said_and_one_that_comes_back_is_used() {
 
 #[tokio::test]
 async fn f145_a_server_that_is_away_at_the_start_is_waited_for_and_not_for_ever() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("it works")
+        .local_addr()
+        .expect("it works");
     let url = format!("postgres://sortie:sEcret@{closed}/sortie");
     let Err(error) = PostgresStore::open(&url, &tls()).await else { panic!("it was opened") };
     let text = error.to_string();

@@ -21,7 +21,7 @@ macro_rules! suite {
             $($(
                 #[tokio::test]
                 async fn $case() {
-                    let store = super::SqliteStore::memory().unwrap();
+                    let store = super::SqliteStore::memory().expect("it works");
                     super::$file::$case(&store).await;
                 }
             )*)*
@@ -31,8 +31,8 @@ macro_rules! suite {
             $($(
                 #[tokio::test]
                 async fn $case() {
-                    let folder = tempfile::tempdir().unwrap();
-                    let store = super::SqliteStore::open(&folder.path().join("sortie.db")).unwrap();
+                    let folder = tempfile::tempdir().expect("it works");
+                    let store = super::SqliteStore::open(&folder.path().join("sortie.db")).expect("it works");
                     super::$file::$case(&store).await;
                 }
             )*)*
@@ -53,7 +53,7 @@ macro_rules! suite {
 
 /// A store in a database that is there.
 pub(crate) async fn connect(url: &str) -> PostgresStore {
-    PostgresStore::open(url, &tls()).await.unwrap()
+    PostgresStore::open(url, &tls()).await.expect("it works")
 }
 
 pub(crate) fn tls() -> TlsSettings {

@@ -2,6 +2,7 @@
 
 mod asked;
 mod dispatch;
+mod replicas;
 mod survival;
 
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::cli::approvals::Shown;
+use crate::cli::approvals::shown::Shown;
 use crate::telemetry::line::one_line;
 
 /// A row for each, and how many there are.

@@ -2,8 +2,8 @@
 
 use crate::config::change::{Changes, Kind, Told, pairs};
 use crate::config::notifications::{MailSink, Notifications, Recipients, WebhookSink};
-use crate::config::organisations::Organisation;
 use crate::config::redact::without_query;
+use crate::config::snapshot::Organisation;
 use crate::model::notice::Event;
 
 /// Compares organisations, and who answers for them.

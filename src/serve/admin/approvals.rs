@@ -1,5 +1,7 @@
 //! Approvals for the operator, who needs no key: the same as the api listener's, of any organisation.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -7,18 +9,18 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Serialize;
 
+use crate::gateway::Gateway;
 use crate::model::approval::Approval;
 use crate::model::id::DEFAULT_ORGANISATION;
 use crate::model::outcome_text::ApprovalBody;
 use crate::policy::identity::Caller;
-use crate::serve::admin::AdminState;
 use crate::serve::approvals::{Id, MAX_BODY, approval_id, filter, settle, verdict};
 use crate::serve::body;
 use crate::serve::http::{ApiError, json};
 use crate::serve::query::parameters;
 
 /// The routes.
-pub(super) fn routes() -> Router<AdminState> {
+pub(super) fn routes() -> Router<Arc<Gateway>> {
     Router::new()
         .route("/approvals", get(list))
         .route("/approvals/{id}", get(one))
@@ -26,43 +28,43 @@ pub(super) fn routes() -> Router<AdminState> {
         .route("/approvals/{id}/reject", post(reject))
 }
 
-async fn list(State(state): State<AdminState>, request: Request) -> Result<Response, ApiError> {
+async fn list(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<Response, ApiError> {
     let known = &["organisation", "status", "tool", "limit"];
     let [organisation, status, tool, limit] = parameters(request.uri().query(), known)?;
     let filter = filter(status.as_deref(), tool, limit.as_deref())?;
-    let found = state.gateway.approvals(&operator(organisation), filter).await?;
+    let found = gateway.approvals(&operator(organisation), filter).await?;
     let data = found.iter().map(Shown::from).collect();
     Ok(json(StatusCode::OK, &Page { data, next_cursor: None }))
 }
 
 async fn one(
-    State(state): State<AdminState>,
+    State(gateway): State<Arc<Gateway>>,
     id: Id,
     request: Request,
 ) -> Result<Response, ApiError> {
     let [organisation] = parameters(request.uri().query(), &["organisation"])?;
-    let approval = state.gateway.approval(&operator(organisation), &approval_id(id)?).await?;
+    let approval = gateway.approval(&operator(organisation), &approval_id(id)?).await?;
     Ok(json(StatusCode::OK, &Shown::from(&approval)))
 }
 
 async fn approve(
-    State(state): State<AdminState>,
+    State(gateway): State<Arc<Gateway>>,
     id: Id,
     request: Request,
 ) -> Result<Response, ApiError> {
-    decide(&state, id, request, true).await
+    decide(&gateway, id, request, true).await
 }
 
 async fn reject(
-    State(state): State<AdminState>,
+    State(gateway): State<Arc<Gateway>>,
     id: Id,
     request: Request,
 ) -> Result<Response, ApiError> {
-    decide(&state, id, request, false).await
+    decide(&gateway, id, request, false).await
 }
 
 async fn decide(
-    state: &AdminState,
+    gateway: &Arc<Gateway>,
     id: Id,
     request: Request,
     yes: bool,
@@ -70,7 +72,7 @@ async fn decide(
     let [organisation] = parameters(request.uri().query(), &["organisation"])?;
     let bytes = body::read(request.into_body(), MAX_BODY).await?;
     let (id, verdict) = (approval_id(id)?, verdict(&bytes, yes)?);
-    let approval = settle(&state.gateway, &operator(organisation), &id, verdict).await?;
+    let approval = settle(gateway, &operator(organisation), &id, verdict).await?;
     Ok(json(StatusCode::OK, &Shown::from(&approval)))
 }
 

@@ -34,8 +34,9 @@ impl Desk {
         approval: &Approval,
         notices: &[Notice],
     ) -> Result<Bound, StoreError> {
+        let held = self.holder(record)?;
         let own = self.known.row(self.known.of_id(&record.organisation, &record.id));
-        match self.holder(record)? {
+        match held {
             None => self.make_room(record)?,
             Some((n, head)) => {
                 let waits = Some(n) == own && head.phase == Phase::Waiting;
@@ -93,7 +94,7 @@ impl Desk {
         at_ms: i64,
     ) -> Result<bool, StoreError> {
         let name = self.known.of_id(&record.organisation, &record.id);
-        let Some(n) = self.known.row(name) else { return Ok(false) };
+        let Some(n) = self.row(name)? else { return Ok(false) };
         let Some(head) = head(&self.connection, n)? else { return Ok(false) };
         // What ended without having been sent runs after all, unless another call has its names now.
         let other = self.holder(record)?.is_some_and(|(other, _)| other != n);
@@ -135,7 +136,7 @@ impl Desk {
     /// See [`crate::store::Store::bury`].
     pub(super) fn bury(&mut self, record: &CallRecord) -> Result<bool, StoreError> {
         let name = self.known.of_id(&record.organisation, &record.id);
-        let Some(n) = self.known.row(name) else { return Ok(false) };
+        let Some(n) = self.row(name)? else { return Ok(false) };
         let runs = head(&self.connection, n)?.is_some_and(|head| head.phase == Phase::Running);
         if runs {
             self.put(record)?;
@@ -146,7 +147,7 @@ impl Desk {
     /// See [`crate::store::Store::release`].
     pub(super) fn release(&mut self, organisation: &str, id: &CallId) -> Result<(), StoreError> {
         let name = self.known.of_id(organisation, id);
-        let Some(n) = self.known.row(name) else { return Ok(()) };
+        let Some(n) = self.row(name)? else { return Ok(()) };
         let Some(head) = head(&self.connection, n)?.filter(|head| head.phase.is_final()) else {
             return Ok(());
         };

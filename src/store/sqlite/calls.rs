@@ -8,12 +8,15 @@ use crate::model::outcome::Phase;
 use crate::store::StoreError;
 use crate::store::records::{CallFilter, CallRecord};
 use crate::store::row::{CallRow, rest_of_call};
+use crate::store::sqlite::chunks;
 use crate::store::sqlite::known::Known;
 use crate::store::sqlite::writer::{Desk, failed};
 
 const COLUMNS: &str = "SELECT organisation, id, phase, bound, identity, alias, tool, session_id, \
     run_id, created_at_ms, finished_at_ms, instance, rest, arguments, outcome \
     FROM calls JOIN bodies USING (n)";
+/// Rows that are forgotten at once.
+const STEP: usize = 1000;
 const OPEN: &str = "phase IN ('running', 'waiting_approval')";
 
 /// The statements of one batch.
@@ -116,28 +119,22 @@ pub(super) fn put(
 impl Desk {
     /// Keeps one call, and says in which row.
     pub(super) fn put(&mut self, record: &CallRecord) -> Result<i64, StoreError> {
+        self.row(self.known.of_id(&record.organisation, &record.id))?;
         let mut writing = Writing::prepare(&self.connection)?;
         put(&mut writing, &self.connection, &self.known, &mut self.next, record)
     }
 
-    /// Keeps many.
-    pub(super) fn put_all(&mut self, batch: &[CallRecord]) -> Result<(), StoreError> {
-        let mut writing = Writing::prepare(&self.connection)?;
-        for record in batch {
-            put(&mut writing, &self.connection, &self.known, &mut self.next, record)?;
-        }
-        Ok(())
-    }
-
     /// The call that has the id or an identity of this one already, and what is known about it.
-    pub(super) fn holder(&self, record: &CallRecord) -> Result<Option<(i64, Head)>, StoreError> {
-        let known = &self.known;
-        let id = known.of_id(&record.organisation, &record.id);
-        let identities = [&record.identity, &record.alias].into_iter().flatten();
-        let identities =
-            identities.map(|identity| known.of_identity(&record.organisation, identity));
-        for name in std::iter::once(id).chain(identities) {
-            if let Some(n) = known.row(name)
+    pub(super) fn holder(
+        &mut self,
+        record: &CallRecord,
+    ) -> Result<Option<(i64, Head)>, StoreError> {
+        let mut names = vec![self.known.of_id(&record.organisation, &record.id)];
+        for identity in [&record.identity, &record.alias].into_iter().flatten() {
+            names.push(self.known.of_identity(&record.organisation, identity));
+        }
+        for name in names {
+            if let Some(n) = self.row(name)?
                 && let Some(head) = head(&self.connection, n)?
                 && head.bound
             {
@@ -150,17 +147,24 @@ impl Desk {
     /// What is under its id, which is not bound, makes room.
     pub(super) fn make_room(&mut self, record: &CallRecord) -> Result<(), StoreError> {
         let name = self.known.of_id(&record.organisation, &record.id);
-        if let Some(n) = self.known.row(name) {
+        if let Some(n) = self.row(name)? {
             delete(&self.connection, n)?;
             self.known.remove_id(name);
         }
         Ok(())
     }
 
-    /// The oldest finished calls go, so many at most; how many went.
-    pub(super) fn forget_oldest(&mut self, most: usize) -> Result<usize, StoreError> {
-        let oldest = format!("SELECT n FROM calls WHERE NOT {OPEN} ORDER BY n LIMIT ?1");
-        self.forget(&oldest, &[&to_i64(most)])
+    /// The oldest finished calls go: so many rows at most, or so many calls of the oldest chunk; how many went.
+    pub(super) fn forget_oldest(
+        &mut self,
+        rows: usize,
+        of_chunk: usize,
+    ) -> Result<usize, StoreError> {
+        let chunk = "SELECT coalesce(min(n), 9223372036854775807) FROM chunks";
+        let chunk: i64 = self.connection.query_row(chunk, [], |row| row.get(0)).map_err(failed)?;
+        let older = format!("SELECT n FROM calls WHERE n < ?2 AND NOT {OPEN} ORDER BY n LIMIT ?1");
+        let gone = self.forget(&older, &[&to_i64(rows.min(STEP)), &chunk])?;
+        if gone > 0 { Ok(gone) } else { self.forget_chunk(chunk, of_chunk) }
     }
 
     /// The calls whose rows a query finds go; how many went.
@@ -220,7 +224,7 @@ pub(super) fn by_id(
     id: &CallId,
 ) -> Result<Option<CallRecord>, StoreError> {
     let Some(n) = known.row(known.of_id(organisation, id)) else { return Ok(None) };
-    let found = by_row(connection, n)?;
+    let found = at(connection, known, n)?;
     Ok(found.filter(|record| &*record.organisation == organisation && record.id == *id))
 }
 
@@ -232,8 +236,20 @@ pub(super) fn by_identity(
     identity: &IdempotencyKey,
 ) -> Result<Option<CallRecord>, StoreError> {
     let Some(n) = known.row(known.of_identity(organisation, identity)) else { return Ok(None) };
-    let found = by_row(connection, n)?;
+    let found = at(connection, known, n)?;
     Ok(found.filter(|record| record.bound && &*record.organisation == organisation))
+}
+
+/// The call at this place: a row of its own, or in a chunk.
+fn at(
+    connection: &Connection,
+    known: &Known,
+    place: i64,
+) -> Result<Option<CallRecord>, StoreError> {
+    if place >= 0 {
+        return by_row(connection, place);
+    }
+    chunks::find(connection, known, place)?.map(CallRow::read).transpose()
 }
 
 /// The call in this row.
@@ -246,6 +262,7 @@ pub(super) fn by_row(connection: &Connection, n: i64) -> Result<Option<CallRecor
 /// Calls, the oldest first.
 pub(super) fn list(
     connection: &Connection,
+    known: &Known,
     filter: &CallFilter,
 ) -> Result<Vec<CallRecord>, StoreError> {
     let mut query = format!("{COLUMNS} WHERE organisation = ?");
@@ -269,8 +286,12 @@ pub(super) fn list(
     values.push(Value::from(to_i64(filter.most)));
     let mut found = many(connection, &query, rusqlite::params_from_iter(values))?;
     found.reverse();
-    // Rows come in the order in which calls ended.
+    let mut in_chunks = chunks::list(connection, known, filter)?;
+    in_chunks.reverse();
+    found.append(&mut in_chunks);
+    // Both come in the order in which calls ended.
     found.sort_by_key(|record| record.created_at_ms);
+    found.drain(..found.len().saturating_sub(filter.most));
     Ok(found)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::model::id::{CallId, IdempotencyKey};
@@ -19,6 +20,8 @@ pub(super) struct Known(Arc<Shared>);
 struct Shared {
     keys: [RandomState; 2],
     names: RwLock<Names>,
+    /// Calls in chunks that ended before this hold no names any more.
+    unbound_before_ms: AtomicI64,
 }
 
 #[derive(Default)]
@@ -53,6 +56,16 @@ impl Known {
     /// The row that has it.
     pub(super) fn row(&self, name: Name) -> Option<i64> {
         self.read().rows.get(&name).copied()
+    }
+
+    /// Calls in chunks that ended before this hold no names any more. Unix milliseconds.
+    pub(super) fn unbound_before(&self) -> i64 {
+        self.0.unbound_before_ms.load(Ordering::Acquire)
+    }
+
+    /// Calls in chunks that ended before this hold no names from now on.
+    pub(super) fn unbind_before(&self, at_ms: i64) {
+        self.0.unbound_before_ms.fetch_max(at_ms, Ordering::AcqRel);
     }
 
     /// How many calls there are.

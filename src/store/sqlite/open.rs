@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::store::sqlite::chunks;
 use crate::store::sqlite::known::Known;
 use crate::store::sqlite::writer::Desk;
 
@@ -23,8 +24,10 @@ const MEMORY_PAGES: u64 = (128 << 20) / 4096;
 const CHECKED_BYTES: u64 = 256 << 20;
 /// How long a writer waits for somebody else's transaction: an operator's shell may have one.
 const BUSY: Duration = Duration::from_secs(5);
+/// Bytes of a page: chunks are large, and each page costs.
+const PAGE: i64 = 16_384;
 /// Pages that the write-ahead log holds before they go into the file: 16 MiB.
-const LOG_PAGES: i64 = 4096;
+const LOG_PAGES: i64 = 1024;
 
 /// Why a file cannot be the store.
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +99,11 @@ pub(super) fn file(path: &Path) -> Result<Desk, OpenError> {
     let bytes = made.and_then(|file| file.metadata()).map_err(access)?.len();
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let begin = || -> rusqlite::Result<()> {
+        // Of a new file only: what it has stays.
+        connection.pragma_update(None, "page_size", PAGE)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
-        connection.pragma_update(None, "journal_size_limit", LOG_PAGES * 4096)
+        connection.pragma_update(None, "journal_size_limit", LOG_PAGES * PAGE)
     };
     begin().map_err(|error| explain(path, error))?;
     migrate(&connection, path)?;
@@ -182,7 +187,9 @@ fn desk(
     max_bytes: Option<u64>,
 ) -> rusqlite::Result<Desk> {
     let known = Known::default();
-    let mut next = 1;
+    let marks = "SELECT unbound_before_ms FROM marks";
+    known.unbind_before(connection.query_row(marks, [], |row| row.get(0))?);
+    let (mut next, held) = chunks::load(&connection, &known)?;
     {
         let query = "SELECT n, organisation, id, bound, identity, alias FROM calls ORDER BY n";
         let mut statement = connection.prepare(query)?;
@@ -191,6 +198,7 @@ fn desk(
             let n: i64 = row.get(0)?;
             let organisation = row.get_ref(1)?.as_str()?;
             known.add_id(known.of_id_text(organisation, row.get_ref(2)?.as_str()?), n);
+            next = next.max(n + 1);
             if row.get(3)? {
                 for column in [4, 5] {
                     if let Some(identity) = row.get_ref(column)?.as_str_or_null()? {
@@ -198,11 +206,12 @@ fn desk(
                     }
                 }
             }
-            next = n + 1;
         }
-        known.keep();
     }
-    Ok(Desk { connection, known, next, max_calls: None, max_bytes, _lock: lock })
+    held.iter().for_each(|one| one.bind(&known));
+    known.keep();
+    let buffer = Vec::new();
+    Ok(Desk { connection, known, next, buffer, max_calls: None, max_bytes, _lock: lock })
 }
 
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {

@@ -11,11 +11,15 @@ use crate::store::sqlite::writer::{Desk, failed};
 
 /// Rows that one step looks at or forgets.
 const STEP: usize = 1000;
+/// Rows that go at once where bytes are short.
+const FEW: usize = 16;
 const DAY_MS: i64 = 86_400_000;
 
 /// Where a sweep stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage {
+    /// Chunks after this one are looked at.
+    Chunks(i64),
     /// Calls after this row are looked at: their names are free again, or they are too old.
     Calls(i64),
     /// There are too many.
@@ -34,12 +38,17 @@ impl Desk {
     ) -> Result<Option<Stage>, StoreError> {
         self.max_calls = Some(keep.max_calls);
         match stage {
+            Stage::Chunks(after) => {
+                let (calls, replay) = (before(now_ms, keep.calls), before(now_ms, keep.replay));
+                let next = self.old_chunks(after, calls, replay)?;
+                Ok(Some(next.map_or(Stage::Calls(0), Stage::Chunks)))
+            }
             Stage::Calls(after) => {
                 Ok(Some(self.old_calls(after, keep, now_ms)?.map_or(Stage::Count, Stage::Calls)))
             }
             Stage::Count => {
                 let excess = self.excess(keep.max_calls)?;
-                let gone = self.forget_oldest(excess.min(STEP))?;
+                let gone = if excess > 0 { self.forget_oldest(excess, excess)? } else { 0 };
                 Ok(Some(if gone > 0 && excess > gone { Stage::Count } else { Stage::Trail }))
             }
             Stage::Trail => {
@@ -54,12 +63,15 @@ impl Desk {
         if let Some(most) = self.max_calls {
             let most = usize::try_from(most).unwrap_or(usize::MAX);
             if self.known.calls() > most.saturating_add(most / 8) {
-                let excess = self.excess(most as u64)?;
-                self.forget_oldest(excess.min(batch.saturating_mul(2)))?;
+                let mut excess = self.excess(most as u64)?.min(batch.saturating_mul(2));
+                while excess > 0 {
+                    let gone = self.forget_oldest(excess, usize::MAX)?;
+                    excess = if gone == 0 { 0 } else { excess.saturating_sub(gone) };
+                }
             }
         }
         if let Some(most) = self.max_bytes {
-            while self.bytes()? > most && self.forget_oldest(STEP / 4)? > 0 {}
+            while self.bytes()? > most && self.forget_oldest(FEW, usize::MAX)? > 0 {}
         }
         Ok(())
     }

@@ -40,6 +40,7 @@ async fn each_wrong_field_is_named() {
         ("round", vec![json!(0), json!("1"), json!([])], "whole number"),
         ("turn_index", vec![json!(-1), json!(1.0), json!("1")], "whole number"),
         ("wait_ms", vec![json!(60001), json!(-1), json!("1"), json!(1.5)], "from 0 to 60000"),
+        ("resend", vec![json!(1), json!("true"), json!([])], "true or false"),
         ("deadline_ms", vec![json!(0), json!(1200001), json!("1"), json!(true)], "1 to 1200000"),
         ("agent_id", vec![json!(1), json!(""), json!("a\nb"), json!(long)], "a text of 1 to 256"),
         ("session_id", vec![json!({}), json!("\u{85}")], "a text of 1 to 256"),
@@ -67,7 +68,7 @@ async fn each_wrong_field_is_named() {
 #[tokio::test]
 async fn unknown_fields_are_refused_by_name() {
     let (world, gateway) = closed_door(|config| config).await;
-    for name in ["extra", "Tool", "runId", "test", "url", "headers", "resend", "a/b", ""] {
+    for name in ["extra", "Tool", "runId", "test", "url", "headers", "a/b", ""] {
         let pointer = format!("/{}", name.replace('/', "~1"));
         let part = format!("`{name}` is not known; known are tool, arguments, ");
         refused(&gateway, json!({name: 1}), &pointer, &part).await;

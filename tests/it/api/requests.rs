@@ -17,18 +17,20 @@ fn lines<'a>(key: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
 async fn other_paths_and_methods_are_not_there() {
     let (world, gateway) = closed_door(|config| config).await;
     for path in
-        ["/", "/v1", "/v1/calls/", "/v1/calls/call_x", "//v1/calls", "/V1/CALLS", "/metrics"]
+        ["/", "/v1", "/v1/calls/", "/v1/calls/call_x/", "//v1/calls", "/V1/CALLS", "/metrics"]
     {
         error(&gateway.send(&get(path)).await, 404, "not_found", None);
         error(&gateway.send(&post(path, Some(API_KEY), CALL)).await, 404, "not_found", None);
     }
     let key = key();
-    for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "post"] {
-        let lines = lines(&key, &["Content-Length: 0"]);
-        let reply =
-            gateway.send(&request(&format!("{method} /v1/calls HTTP/1.1"), &lines, "")).await;
-        error(&reply, 405, "method_not_allowed", None);
-        assert_eq!(reply.header("allow"), Some("POST"), "{method}");
+    for (path, allowed) in [("/v1/calls", "GET,HEAD,POST"), ("/v1/calls/call_x", "GET,HEAD")] {
+        for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "post"] {
+            let lines = lines(&key, &["Content-Length: 0"]);
+            let line = format!("{method} {path} HTTP/1.1");
+            let reply = gateway.send(&request(&line, &lines, "")).await;
+            error(&reply, 405, "method_not_allowed", None);
+            assert_eq!(reply.header("allow"), Some(allowed), "{method} {path}");
+        }
     }
     untouched(world, gateway).await;
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::faults::proof::Fault;
 use crate::support::config::API_KEY;
-use crate::support::http::{RawClient, exchange, get, post};
+use crate::support::http::{RawClient, exchange, get, post, request};
 use crate::support::metrics::Metrics;
 use crate::support::script::{Script, answer};
 use crate::support::wait::{Signal, poll, together};
@@ -48,7 +48,7 @@ async fn f159_names_and_texts_from_outside_make_no_series() {
             kept(&post("/v1/calls", Some(API_KEY), body(format!("tool{n}"), n))),
             kept(&post("/v1/calls", Some(&format!("key{n}")), body("x".to_owned(), n))),
             kept(&post(&format!("/v1/{n}"), Some(API_KEY), "{}")),
-            kept(&get("/v1/calls")),
+            kept(request("PUT", "/v1/calls", None, "").as_bytes()),
         ]
     };
     let mut client = RawClient::connect(gateway.api()).await;
@@ -125,7 +125,7 @@ async fn f160_each_event_is_one_json_line_whatever_stands_in_it() {
     for text in odd_texts() {
         for field in FIELDS {
             let mut body = json!({
-                "tool": "x", "arguments": {}, "run_id": "run_1", "step": "1", "end_user": {},
+                "tool": "x", "arguments": {}, "run_id": "run_1", "step": gateway.next_step(), "end_user": {},
             });
             let (place, name) = field.rsplit_once('/').expect("a pointer");
             body.pointer_mut(place).expect("a place")[name] = json!(text);

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::outcomes::{Expected, REFUSED, check};
 use crate::support::config::{ConfigBuilder, Tool};
-use crate::support::gateway::Gateway;
+use crate::support::gateway::{Gateway, Outcome};
+use crate::support::metrics::Metrics;
 use crate::support::script::Script;
 use crate::support::world::World;
 
@@ -143,19 +144,28 @@ async fn only_the_effect_allow_lets_a_call_run() {
             .tool(tool("asked", Value::Null).set("ask_first", json!(true)))
     })
     .await;
-    let asked = "This call is not allowed. The person must be asked first, and this gateway cannot ask yet.";
-    let approved = "This call is not allowed. It needs a person's approval, and this gateway cannot ask for one yet.";
+    let denied = "This call is not allowed.";
+    let asked = "Ask the person, in your own words, whether to do this: NAME with {}. \
+        Call the tool again with the same arguments only after they say yes.";
+    let approved = "This call waits for approval.";
     for (tool, effect, shadow, text) in [
-        ("deny", "deny", None, "This call is not allowed."),
+        ("deny", "deny", None, denied),
         ("ask", "ask_first", None, asked),
         ("approve", "require_approval", None, approved),
         // A candidate that would let it run changes nothing.
-        ("watched", "deny", Some("allow"), "This call is not allowed."),
+        ("watched", "deny", Some("allow"), denied),
         // What the profile or the tool says without a policy.
         ("profiled", "require_approval", None, approved),
         ("asked", "ask_first", None, asked),
     ] {
-        let outcome = check(&gateway, call(tool), &Expected { tool, text, ..REFUSED }).await;
+        let outcome = if effect == "deny" {
+            let expected = Expected { tool, text, ..REFUSED };
+            let outcome = check(&gateway, call(tool), &expected).await;
+            assert_eq!(gateway.call_line(&outcome.id()).await["shadow"], json!(shadow));
+            outcome
+        } else {
+            waits(&gateway, tool, &text.replace("NAME", tool)).await
+        };
         let shown: Vec<_> = shadow
             .iter()
             .map(|effect| json!({"policy": "candidate", "effect": effect, "rule": null}))
@@ -164,7 +174,6 @@ async fn only_the_effect_allow_lets_a_call_run() {
             outcome.at("/decision"),
             json!({"effect": effect, "policy": "tool", "rule": null, "shadow": shown}),
         );
-        assert_eq!(gateway.call_line(&outcome.id()).await["shadow"], json!(shadow));
         let labels = [("tool", tool), ("effect", effect)];
         let decided = gateway.metrics().await.value("sortie_policy_decisions_total", &labels);
         assert_eq!(decided, 1.0, "{tool}");
@@ -174,6 +183,26 @@ async fn only_the_effect_allow_lets_a_call_run() {
     assert_eq!(metrics.value(name, &[("tool", "watched")]), 1.0);
     assert_eq!(metrics.value(name, &[]), 1.0);
     untouched(world, gateway).await;
+}
+
+/// Makes a call that waits for a person: it has not ended, so it is neither counted nor logged, and holds nothing.
+async fn waits(gateway: &Gateway, tool: &str, text: &str) -> Outcome {
+    let before = gateway.metrics().await;
+    let outcome = gateway.call_with(call(tool)).await;
+    let found = ["/status", "/error", "/result", "/finished_at", "/attempts", "/approval/status"]
+        .map(|pointer| outcome.at(pointer));
+    let null = Value::Null;
+    let expected =
+        [json!("waiting_approval"), null.clone(), null.clone(), null, json!([]), json!("pending")];
+    assert_eq!((outcome.0.status, found), (202, expected), "{}", outcome.0.text());
+    let place = format!("/v1/calls/{}", outcome.id());
+    assert_eq!(outcome.0.header("location"), Some(place.as_str()));
+    assert_eq!((outcome.model_text(), outcome.at("/model/is_error")), (text.into(), json!(false)));
+    let after = gateway.metrics().await;
+    let ended = |metrics: &Metrics| metrics.value("sortie_calls_total", &[]);
+    assert_eq!(ended(&after), ended(&before));
+    assert_eq!(after.value("sortie_calls_in_flight", &[]), 0.0);
+    outcome
 }
 
 #[tokio::test]

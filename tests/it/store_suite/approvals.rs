@@ -11,11 +11,12 @@ use super::records::{
 };
 
 async fn status(store: &dyn Store, number: u32) -> ApprovalStatus {
-    store.approval("shop", &approval_id(number)).await.unwrap().unwrap().status
+    store.approval("shop", &approval_id(number)).await.expect("it works").expect("it works").status
 }
 
 async fn told(store: &dyn Store) -> Vec<String> {
-    let claimed: Vec<Claimed> = store.claim_notices(NOW + HOUR, NOW + 2 * HOUR, 9).await.unwrap();
+    let claimed: Vec<Claimed> =
+        store.claim_notices(NOW + HOUR, NOW + 2 * HOUR, 9).await.expect("it works");
     claimed.into_iter().map(|one| one.notice.message_id).collect()
 }
 
@@ -31,7 +32,7 @@ pub(super) async fn a_call_waits_with_its_approval_and_what_people_are_told(stor
     // The same call again, while it waits: nobody is asked twice.
     let again = store.park(record.clone(), approval(2, &record), vec![notice(3)]).await;
     assert_eq!(again, Ok(Bound::Before(Box::new(record.clone()))));
-    assert_eq!(store.approvals_of("shop", &record.id).await.unwrap().len(), 1);
+    assert_eq!(store.approvals_of("shop", &record.id).await.expect("it works").len(), 1);
     assert!(told(store).await.is_empty());
 }
 
@@ -42,7 +43,7 @@ pub(super) async fn after_one_yes_a_call_can_wait_for_another(store: &dyn Store)
     let second = approval(2, &record);
     assert_eq!(store.park(still.clone(), second, Vec::new()).await, Ok(Bound::Now));
     assert_eq!(store.call("shop", &record.id).await, Ok(Some(still)));
-    let all = store.approvals_of("shop", &record.id).await.unwrap();
+    let all = store.approvals_of("shop", &record.id).await.expect("it works");
     let all: Vec<_> =
         all.into_iter().map(|one| (one.id, one.status, one.used_at_ms.is_some())).collect();
     let expected = [(1, ApprovalStatus::Approved, true), (2, ApprovalStatus::Pending, false)];
@@ -54,7 +55,7 @@ pub(super) async fn a_decision_says_who_and_why_and_keeps_the_call(store: &dyn S
     let ruling = ruling(1, ApprovalStatus::Rejected);
     let ended = then(record.clone(), DONE);
     let kept = Some(ended.clone());
-    let decided = store.decide(ruling.clone(), kept, vec![notice(1)]).await.unwrap();
+    let decided = store.decide(ruling.clone(), kept, vec![notice(1)]).await.expect("it works");
     let expected = Approval {
         status: ApprovalStatus::Rejected,
         decided_at_ms: Some(ruling.at_ms),
@@ -66,7 +67,7 @@ pub(super) async fn a_decision_says_who_and_why_and_keeps_the_call(store: &dyn S
     assert_eq!(store.approval("shop", &approval_id(1)).await, Ok(Some(expected.clone())));
     assert_eq!(store.call("shop", &record.id).await, Ok(Some(ended)));
     assert_eq!(told(store).await, ["msg_1"]);
-    let late = store.decide(ruling, Some(record), vec![notice(2)]).await.unwrap();
+    let late = store.decide(ruling, Some(record), vec![notice(2)]).await.expect("it works");
     assert_eq!(late, Decided::Closed(Box::new(expected)));
     assert!(told(store).await.is_empty());
 }
@@ -88,7 +89,7 @@ pub(super) async fn of_two_deciders_at_the_same_instant_one_decides(store: &dyn 
         let yes = store.decide(ruling(number, ApprovalStatus::Approved), None, Vec::new());
         let no = store.decide(ruling(number, ApprovalStatus::Rejected), None, Vec::new());
         let (yes, no) = tokio::join!(yes, no);
-        let both = [yes.unwrap(), no.unwrap()];
+        let both = [yes.expect("it works"), no.expect("it works")];
         let now = both.iter().filter(|one| matches!(one, Decided::Now(_))).count();
         assert_eq!(now, 1, "{both:?}");
     }
@@ -100,11 +101,11 @@ pub(super) async fn past_its_time_nobody_decides(store: &dyn Store) {
         parked(store, number).await;
         let mut ruling = ruling(number, status);
         ruling.at_ms = NOW + HOUR;
-        let late = store.decide(ruling.clone(), None, Vec::new()).await.unwrap();
+        let late = store.decide(ruling.clone(), None, Vec::new()).await.expect("it works");
         let Decided::Closed(found) = late else { panic!("{late:?}") };
         assert_eq!(found.status, ApprovalStatus::Pending);
         ruling.at_ms -= 1;
-        let in_time = store.decide(ruling, None, Vec::new()).await.unwrap();
+        let in_time = store.decide(ruling, None, Vec::new()).await.expect("it works");
         assert!(matches!(in_time, Decided::Now(_)), "{in_time:?}");
     }
     for (number, gone) in
@@ -113,7 +114,7 @@ pub(super) async fn past_its_time_nobody_decides(store: &dyn Store) {
         parked(store, number).await;
         let mut ruling = ruling(number, gone);
         (ruling.at_ms, ruling.by, ruling.reason) = (NOW + HOUR, None, None);
-        let decided = store.decide(ruling, None, Vec::new()).await.unwrap();
+        let decided = store.decide(ruling, None, Vec::new()).await.expect("it works");
         assert!(matches!(decided, Decided::Now(_)), "{decided:?}");
         assert_eq!(status(store, number).await, gone);
     }
@@ -127,7 +128,7 @@ pub(super) async fn a_call_starts_once_on_an_approval(store: &dyn Store) {
     let (one, other) = tokio::join!(start(), start());
     assert_eq!([one, other].iter().filter(|one| **one == Ok(true)).count(), 1);
     assert_eq!(store.call("shop", &record.id).await, Ok(Some(running.clone())));
-    let used = store.approval("shop", &id).await.unwrap().unwrap().used_at_ms;
+    let used = store.approval("shop", &id).await.expect("it works").expect("it works").used_at_ms;
     assert_eq!((used, start().await), (Some(NOW + 2 * MINUTE), Ok(false)));
 }
 
@@ -154,10 +155,10 @@ pub(super) async fn a_run_that_sent_nothing_leaves_its_approval_good(store: &dyn
     let mut ended = then(record, DONE);
     ended.bound = false;
     let unused = Some(approval_id(1));
-    store.finish(ended.clone(), unused, vec![notice(1)]).await.unwrap();
+    store.finish(ended.clone(), unused, vec![notice(1)]).await.expect("it works");
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(ended)));
     assert_eq!(told(store).await, ["msg_1"]);
-    let found = store.approval("shop", &approval_id(1)).await.unwrap().unwrap();
+    let found = store.approval("shop", &approval_id(1)).await.expect("it works").expect("it works");
     assert_eq!((found.status, found.used_at_ms), (ApprovalStatus::Approved, None));
 }
 
@@ -177,7 +178,7 @@ pub(super) async fn approvals_are_filtered_the_newest_first(store: &dyn Store) {
 
     let all = ApprovalFilter { most: 100, ..ApprovalFilter::default() };
     let check = async |filter: ApprovalFilter, expected: &[u32]| {
-        let found = store.approvals(&filter).await.unwrap();
+        let found = store.approvals(&filter).await.expect("it works");
         let found: Vec<_> = found.into_iter().map(|one| one.id).collect();
         let expected: Vec<_> = expected.iter().map(|number| approval_id(*number)).collect();
         assert_eq!(found, expected, "{filter:?}");
@@ -201,8 +202,8 @@ pub(super) async fn an_approval_shows_the_arguments_only_while_they_are_kept(sto
     let record = parked(store, 1).await;
     let mut ended = then(record, DONE);
     ended.arguments = None;
-    store.finish(ended, None, Vec::new()).await.unwrap();
-    let found = store.approval("shop", &approval_id(1)).await.unwrap().unwrap();
+    store.finish(ended, None, Vec::new()).await.expect("it works");
+    let found = store.approval("shop", &approval_id(1)).await.expect("it works").expect("it works");
     assert_eq!((found.arguments, found.arguments_digest.as_str()), (None, "sha256:00ff"));
 }
 
@@ -210,7 +211,7 @@ pub(super) async fn what_ended_unsent_starts_again_unless_its_names_are_taken(st
     for number in 1..=2 {
         let mut ended = then(approved(store, number).await, DONE);
         ended.bound = false;
-        store.finish(ended, None, Vec::new()).await.unwrap();
+        store.finish(ended, None, Vec::new()).await.expect("it works");
     }
     let mut other = call(9, Phase::Running);
     other.identity = call(2, DONE).identity;
@@ -220,17 +221,21 @@ pub(super) async fn what_ended_unsent_starts_again_unless_its_names_are_taken(st
         store.start(running, &approval_id(number), NOW + 2 * MINUTE).await
     };
     assert_eq!((start(1).await, start(1).await, start(2).await), (Ok(true), Ok(false), Ok(false)));
-    let again = store.call("shop", &call_id(1)).await.unwrap().unwrap();
+    let again = store.call("shop", &call_id(1)).await.expect("it works").expect("it works");
     assert_eq!((again.phase, again.bound), (Phase::Running, true));
 }
 
 pub(super) async fn what_was_approved_can_be_taken_back_until_it_is_used(store: &dyn Store) {
     approved(store, 1).await;
-    let void = store.decide(ruling(1, ApprovalStatus::Void), None, Vec::new()).await.unwrap();
+    let void =
+        store.decide(ruling(1, ApprovalStatus::Void), None, Vec::new()).await.expect("it works");
     assert!(matches!(void, Decided::Now(_)), "{void:?}");
     let running = then(approved(store, 2).await, Phase::Running);
     assert_eq!(store.start(running, &approval_id(2), NOW + MINUTE).await, Ok(true));
-    let late = store.decide(ruling(2, ApprovalStatus::Cancelled), None, Vec::new()).await.unwrap();
+    let late = store
+        .decide(ruling(2, ApprovalStatus::Cancelled), None, Vec::new())
+        .await
+        .expect("it works");
     assert!(matches!(late, Decided::Closed(_)), "{late:?}");
     assert_eq!(status(store, 2).await, ApprovalStatus::Approved);
 }

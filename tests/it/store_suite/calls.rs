@@ -15,7 +15,7 @@ pub(super) async fn a_call_is_found_again_as_it_was(store: &dyn Store) {
     (bare.deadline, bare.code, bare.arguments) = (None, None, None);
     (bare.arguments_digest, bare.instance, bare.finished_at_ms) = (None, None, None);
     for record in [call(1, DONE), bare, call(3, Phase::Running)] {
-        store.write(vec![record.clone()]).await.unwrap();
+        store.write(vec![record.clone()]).await.expect("it works");
         assert_eq!(store.call("shop", &record.id).await, Ok(Some(record)));
     }
     assert_eq!(store.call("shop", &call_id(9)).await, Ok(None));
@@ -24,7 +24,7 @@ pub(super) async fn a_call_is_found_again_as_it_was(store: &dyn Store) {
 pub(super) async fn an_identity_leads_to_its_call(store: &dyn Store) {
     let mut record = call(1, DONE);
     record.alias = Some(identity(7));
-    store.write(vec![record.clone()]).await.unwrap();
+    store.write(vec![record.clone()]).await.expect("it works");
     for key in [identity(1), identity(7)] {
         assert_eq!(store.call_by_identity("shop", &key).await, Ok(Some(record.clone())));
         assert!(store.may_know("shop", None, Some(&key)));
@@ -51,9 +51,9 @@ pub(super) async fn another_organisation_sees_nothing(store: &dyn Store) {
 pub(super) async fn a_call_that_ended_takes_the_place_of_its_beginning(store: &dyn Store) {
     let began = call(1, Phase::Running);
     let ended = then(began.clone(), DONE);
-    store.write(vec![began.clone()]).await.unwrap();
-    store.write(vec![ended.clone(), began.clone()]).await.unwrap();
-    store.write(vec![began]).await.unwrap();
+    store.write(vec![began.clone()]).await.expect("it works");
+    store.write(vec![ended.clone(), began.clone()]).await.expect("it works");
+    store.write(vec![began]).await.expect("it works");
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(ended)));
     assert_eq!(ids(store).await, ["call_0001"]);
 }
@@ -80,7 +80,7 @@ pub(super) async fn of_two_at_the_same_instant_one_is_bound(store: &dyn Store) {
         one.identity = Some(identity(500 + round));
         other.identity = Some(identity(500 + round));
         let (one, other) = tokio::join!(store.bind(one), store.bind(other));
-        let both = [one.unwrap(), other.unwrap()];
+        let both = [one.expect("it works"), other.expect("it works")];
         let now = both.iter().filter(|bound| **bound == Bound::Now).count();
         assert_eq!(now, 1, "{both:?}");
     }
@@ -88,7 +88,7 @@ pub(super) async fn of_two_at_the_same_instant_one_is_bound(store: &dyn Store) {
 
 pub(super) async fn a_call_that_was_not_sent_makes_room(store: &dyn Store) {
     let refused = call(1, REFUSED);
-    store.write(vec![refused.clone()]).await.unwrap();
+    store.write(vec![refused.clone()]).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(refused)));
     let again = call(1, Phase::Running);
@@ -97,21 +97,21 @@ pub(super) async fn a_call_that_was_not_sent_makes_room(store: &dyn Store) {
     // It turns out that nothing was sent: the names are free again.
     let mut ended = then(again, DONE);
     ended.bound = false;
-    store.write(vec![ended]).await.unwrap();
+    store.write(vec![ended]).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
     let mut later = call(1, DONE);
     later.created_at_ms += MINUTE;
-    store.write(vec![later.clone()]).await.unwrap();
+    store.write(vec![later.clone()]).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(Some(later)));
     assert_eq!(ids(store).await, ["call_0001"]);
 }
 
 pub(super) async fn a_bound_call_makes_no_room_for_one_that_was_not_sent(store: &dyn Store) {
     let bound = call(1, DONE);
-    store.write(vec![bound.clone()]).await.unwrap();
+    store.write(vec![bound.clone()]).await.expect("it works");
     let mut refused = call(1, REFUSED);
     refused.created_at_ms += MINUTE;
-    store.write(vec![refused]).await.unwrap();
+    store.write(vec![refused]).await.expect("it works");
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(bound)));
 }
 
@@ -124,10 +124,10 @@ pub(super) async fn calls_are_filtered_and_the_newest_are_told_oldest_first(stor
         record.tool = if number == 5 { "lookup" } else { "refund" }.into();
         batch.push(record);
     }
-    store.write(batch).await.unwrap();
+    store.write(batch).await.expect("it works");
     let all = CallFilter { organisation: "shop".to_owned(), most: 100, ..CallFilter::default() };
     let check = async |filter: CallFilter, expected: &[u32]| {
-        let found = store.calls(&filter).await.unwrap();
+        let found = store.calls(&filter).await.expect("it works");
         let found: Vec<_> = found.into_iter().map(|record| record.id).collect();
         let expected: Vec<_> = expected.iter().map(|number| call_id(*number)).collect();
         assert_eq!(found, expected, "{filter:?}");
@@ -153,10 +153,10 @@ pub(super) async fn a_lost_call_is_buried_once(store: &dyn Store) {
     let mut nobodys = call(2, Phase::Running);
     nobodys.instance = None;
     let own = call(3, Phase::Running);
-    store.write(vec![others.clone(), nobodys.clone(), own, call(4, DONE)]).await.unwrap();
+    store.write(vec![others.clone(), nobodys.clone(), own, call(4, DONE)]).await.expect("it works");
     parked(store, 5).await;
-    store.heard("one", NOW).await.unwrap();
-    let mut lost = store.lost("one", NOW - MINUTE).await.unwrap();
+    store.heard("one", NOW).await.expect("it works");
+    let mut lost = store.lost("one", NOW - MINUTE).await.expect("it works");
     lost.sort_by_key(|record| record.created_at_ms);
     assert_eq!(lost, [others.clone(), nobodys]);
     let ended = then(others, DONE);
@@ -173,11 +173,11 @@ pub(super) async fn calls_are_walked_through_each_once(store: &dyn Store) {
         if number == 5 {
             record.organisation = "bank".into();
         }
-        store.write(vec![record]).await.unwrap();
+        store.write(vec![record]).await.expect("it works");
     }
     let (mut below, mut walked) = (i64::MAX, Vec::new());
     for pages in 1.. {
-        let (page, next) = store.walk("shop", NOW, below, 2).await.unwrap();
+        let (page, next) = store.walk("shop", NOW, below, 2).await.expect("it works");
         assert!(page.len() <= 2 && pages <= 3, "{page:?}");
         walked.extend(page.into_iter().map(|record| record.id));
         match next {
@@ -190,13 +190,13 @@ pub(super) async fn calls_are_walked_through_each_once(store: &dyn Store) {
 }
 
 pub(super) async fn what_was_let_go_is_free(store: &dyn Store) {
-    store.write(vec![call(1, DONE), call(2, Phase::Running)]).await.unwrap();
+    store.write(vec![call(1, DONE), call(2, Phase::Running)]).await.expect("it works");
     for number in 1..=3 {
-        store.release("shop", &call_id(number)).await.unwrap();
+        store.release("shop", &call_id(number)).await.expect("it works");
     }
-    store.release("bank", &call_id(2)).await.unwrap();
+    store.release("bank", &call_id(2)).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
-    assert!(!store.call("shop", &call_id(1)).await.unwrap().unwrap().bound);
-    assert!(store.call_by_identity("shop", &identity(2)).await.unwrap().is_some());
+    assert!(!store.call("shop", &call_id(1)).await.expect("it works").expect("it works").bound);
+    assert!(store.call_by_identity("shop", &identity(2)).await.expect("it works").is_some());
     assert_eq!(store.bind(call(1, Phase::Running)).await, Ok(Bound::Now));
 }

@@ -17,11 +17,11 @@ fn policy(organisation: &str, id: &str, version: u64) -> PolicyRecord {
 }
 
 pub(super) async fn a_policy_changes_from_the_version_that_was_seen(store: &dyn Store) {
-    let first = store.revision().await.unwrap();
-    store.put_policy(policy("shop", "b", 1), None).await.unwrap();
-    store.put_policy(policy("shop", "a", 1), None).await.unwrap();
-    store.put_policy(policy("bank", "b", 1), None).await.unwrap();
-    let second = store.revision().await.unwrap();
+    let first = store.revision().await.expect("it works");
+    store.put_policy(policy("shop", "b", 1), None).await.expect("it works");
+    store.put_policy(policy("shop", "a", 1), None).await.expect("it works");
+    store.put_policy(policy("bank", "b", 1), None).await.expect("it works");
+    let second = store.revision().await.expect("it works");
     assert!(second > first);
     let again = store.put_policy(policy("shop", "b", 1), None).await;
     assert_eq!(again, Err(StoreError::Conflict));
@@ -32,15 +32,15 @@ pub(super) async fn a_policy_changes_from_the_version_that_was_seen(store: &dyn 
     assert_eq!(put(3, 1).await, Err(StoreError::Conflict));
     let gone = store.put_policy(policy("shop", "c", 2), Some(1)).await;
     assert_eq!(gone, Err(StoreError::NotFound));
-    let third = store.revision().await.unwrap();
+    let third = store.revision().await.expect("it works");
     assert!(third > second);
     let kept = [policy("bank", "b", 1), policy("shop", "a", 1), policy("shop", "b", 2)];
     assert_eq!(store.policies().await, Ok(kept.to_vec()));
 
-    store.delete_policy("shop", "a").await.unwrap();
+    store.delete_policy("shop", "a").await.expect("it works");
     assert_eq!(store.delete_policy("shop", "a").await, Err(StoreError::NotFound));
-    assert!(store.revision().await.unwrap() > third);
-    assert_eq!(store.policies().await.unwrap().len(), 2);
+    assert!(store.revision().await.expect("it works") > third);
+    assert_eq!(store.policies().await.expect("it works").len(), 2);
 }
 
 pub(super) async fn counts_of_a_day_add_up(store: &dyn Store) {
@@ -60,9 +60,12 @@ pub(super) async fn counts_of_a_day_add_up(store: &dyn Store) {
     let of_another = ShadowCount { policy: "q".to_owned(), ..count(1, "a", 9) };
     let of_others = ShadowCount { organisation: "bank".to_owned(), ..count(1, "a", 9) };
     let first = vec![count(1, "a", 10), count(1, "b", 1), count(3, "a", 1), of_another, of_others];
-    store.count_shadow(first, Vec::new()).await.unwrap();
-    store.count_shadow(vec![count(1, "a", 5), count(0, "a", 1)], Vec::new()).await.unwrap();
-    let (counts, samples) = store.shadow("shop", "p", [1, 2]).await.unwrap();
+    store.count_shadow(first, Vec::new()).await.expect("it works");
+    store
+        .count_shadow(vec![count(1, "a", 5), count(0, "a", 1)], Vec::new())
+        .await
+        .expect("it works");
+    let (counts, samples) = store.shadow("shop", "p", [1, 2]).await.expect("it works");
     let sum = ShadowCount {
         calls: 15,
         matched: 4,
@@ -85,10 +88,10 @@ pub(super) async fn the_first_twenty_samples_of_a_day_are_kept(store: &dyn Store
         tool: "refund".to_owned(),
     };
     let many = (0..15).map(|number| sample(1, number)).collect();
-    store.count_shadow(Vec::new(), many).await.unwrap();
+    store.count_shadow(Vec::new(), many).await.expect("it works");
     let more = (15..40).map(|number| sample(1, number)).chain([sample(2, 7)]).collect();
-    store.count_shadow(Vec::new(), more).await.unwrap();
-    let (_, samples) = store.shadow("shop", "p", [1, 2]).await.unwrap();
+    store.count_shadow(Vec::new(), more).await.expect("it works");
+    let (_, samples) = store.shadow("shop", "p", [1, 2]).await.expect("it works");
     let expected: Vec<_> = (0..20).map(|number| sample(1, number)).chain([sample(2, 7)]).collect();
     assert_eq!(samples, expected);
 }

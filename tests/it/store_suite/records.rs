@@ -20,21 +20,21 @@ pub(crate) const DONE: Phase = Phase::Ended(Status::Succeeded);
 pub(crate) const REFUSED: Phase = Phase::Ended(Status::Refused);
 
 pub(crate) fn call_id(number: u32) -> CallId {
-    CallId::parse(&format!("call_{number:04}")).unwrap()
+    CallId::parse(&format!("call_{number:04}")).expect("it works")
 }
 
 pub(crate) fn approval_id(number: u32) -> ApprovalId {
-    ApprovalId::parse(&format!("ap_{number:016}")).unwrap()
+    ApprovalId::parse(&format!("ap_{number:016}")).expect("it works")
 }
 
 pub(crate) fn identity(number: u32) -> IdempotencyKey {
-    let token = |text: String| Token::parse(&text).unwrap();
+    let token = |text: String| Token::parse(&text).expect("it works");
     IdempotencyKey::derive(&token(format!("run_{number}")), &token("3".to_owned()), 1)
 }
 
 /// A call in an organisation: bound unless it is refused.
 pub(crate) fn call(number: u32, phase: Phase) -> CallRecord {
-    let token = |text: String| Some(Token::parse(&text).unwrap());
+    let token = |text: String| Some(Token::parse(&text).expect("it works"));
     CallRecord {
         organisation: "shop".into(),
         id: call_id(number),
@@ -142,7 +142,7 @@ pub(crate) async fn parked(store: &dyn Store, number: u32) -> CallRecord {
 pub(crate) async fn approved(store: &dyn Store, number: u32) -> CallRecord {
     let record = parked(store, number).await;
     let ruling = ruling(number, ApprovalStatus::Approved);
-    let decided = store.decide(ruling, None, Vec::new()).await.unwrap();
+    let decided = store.decide(ruling, None, Vec::new()).await.expect("it works");
     assert!(matches!(decided, Decided::Now(_)), "{decided:?}");
     record
 }
@@ -151,7 +151,7 @@ pub(crate) async fn approved(store: &dyn Store, number: u32) -> CallRecord {
 pub(crate) async fn ids(store: &dyn Store) -> Vec<String> {
     let filter =
         CallFilter { organisation: "shop".to_owned(), most: 1000, ..CallFilter::default() };
-    let found = store.calls(&filter).await.unwrap();
+    let found = store.calls(&filter).await.expect("it works");
     found.into_iter().map(|record| record.id.as_str().to_owned()).collect()
 }
 

@@ -1,7 +1,9 @@
 //! What was kept is there when the store is opened again.
 
+use sortie::config::storage::Keep;
 use sortie::model::approval::ApprovalStatus;
 use sortie::model::outcome::Phase;
+use sortie::store::records::CallRecord;
 use sortie::store::sqlite::SqliteStore;
 use sortie::store::{Bound, Decided, Store};
 
@@ -9,7 +11,7 @@ use crate::support::postgres::Postgres;
 
 use super::connect;
 use super::records::{
-    DONE, NOW, REFUSED, approval_id, approved, call, call_id, identity, notice, parked, then,
+    DONE, HOUR, NOW, REFUSED, approval_id, approved, call, call_id, identity, notice, parked, then,
 };
 
 pub(super) async fn it_works_now(store: &dyn Store) {
@@ -21,21 +23,27 @@ async fn fill(store: &dyn Store) {
     approved(store, 2).await;
     let running = then(approved(store, 3).await, Phase::Running);
     assert_eq!(store.start(running, &approval_id(3), NOW + 1).await, Ok(true));
-    store.write(vec![call(4, DONE), call(5, REFUSED)]).await.unwrap();
-    store.notify(vec![notice(1)]).await.unwrap();
+    store.write(vec![call(4, DONE), call(5, REFUSED)]).await.expect("it works");
+    store.notify(vec![notice(1)]).await.expect("it works");
 }
 
 async fn assert_filled(store: &dyn Store) {
     let phases = [Phase::Waiting, Phase::Waiting, Phase::Running, DONE, REFUSED];
     for (number, phase) in (1..).zip(phases) {
-        let found = store.call("shop", &call_id(number)).await.unwrap().unwrap();
+        let found =
+            store.call("shop", &call_id(number)).await.expect("it works").expect("it works");
         assert_eq!((found.phase, found.bound), (phase, phase != REFUSED));
-        let by_identity = store.call_by_identity("shop", &identity(number)).await.unwrap();
+        let by_identity =
+            store.call_by_identity("shop", &identity(number)).await.expect("it works");
         assert_eq!(by_identity, found.bound.then_some(found));
         assert!(store.may_know("shop", Some(&call_id(number)), None));
     }
     let status = async |number| {
-        let found = store.approval("shop", &approval_id(number)).await.unwrap().unwrap();
+        let found = store
+            .approval("shop", &approval_id(number))
+            .await
+            .expect("it works")
+            .expect("it works");
         (found.status, found.used_at_ms.is_some())
     };
     assert_eq!(status(1).await, (ApprovalStatus::Pending, false));
@@ -43,23 +51,23 @@ async fn assert_filled(store: &dyn Store) {
     assert_eq!(status(3).await, (ApprovalStatus::Approved, true));
     let mut again = call(6, Phase::Running);
     again.identity = Some(identity(4));
-    let bound = store.bind(again).await.unwrap();
+    let bound = store.bind(again).await.expect("it works");
     assert!(matches!(bound, Bound::Before(_)), "{bound:?}");
-    let lost = store.lost("two", NOW).await.unwrap();
+    let lost = store.lost("two", NOW).await.expect("it works");
     assert_eq!(lost.into_iter().map(|record| record.id).collect::<Vec<_>>(), [call_id(3)]);
-    assert_eq!(store.claim_notices(NOW + 9, NOW + 99, 9).await.unwrap().len(), 1);
+    assert_eq!(store.claim_notices(NOW + 9, NOW + 99, 9).await.expect("it works").len(), 1);
     let waiting = then(call(2, Phase::Waiting), Phase::Running);
     assert_eq!(store.start(waiting, &approval_id(2), NOW + 1).await, Ok(true));
 }
 
 #[tokio::test]
 async fn a_file_is_as_it_was_when_it_is_opened_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    let store = SqliteStore::open(&path).unwrap();
+    let store = SqliteStore::open(&path).expect("it works");
     fill(&store).await;
     drop(store);
-    assert_filled(&SqliteStore::open(&path).unwrap()).await;
+    assert_filled(&SqliteStore::open(&path).expect("it works")).await;
 }
 
 #[tokio::test]
@@ -86,7 +94,7 @@ async fn two_gateways_share_a_database() {
         one.decide(ruling(1), None, Vec::new()),
         other.decide(ruling(1), None, Vec::new())
     );
-    let both = [first.unwrap(), second.unwrap()];
+    let both = [first.expect("it works"), second.expect("it works")];
     let now = both.iter().filter(|decided| matches!(decided, Decided::Now(_))).count();
     assert_eq!(now, 1, "{both:?}");
     let mut running = then(record, Phase::Running);
@@ -95,7 +103,44 @@ async fn two_gateways_share_a_database() {
     let (first, second) =
         tokio::join!(one.start(running.clone(), &id, NOW + 1), other.start(running, &id, NOW + 1));
     assert_eq!([first, second].iter().filter(|started| **started == Ok(true)).count(), 1);
-    other.heard("one", NOW).await.unwrap();
-    assert!(other.lost("two", NOW).await.unwrap().is_empty());
-    assert_eq!(other.lost("two", NOW + 1).await.unwrap().len(), 1);
+    other.heard("one", NOW).await.expect("it works");
+    assert!(other.lost("two", NOW).await.expect("it works").is_empty());
+    assert_eq!(other.lost("two", NOW + 1).await.expect("it works").len(), 1);
+}
+
+/// What changed after it was finished is as it became, not as it was first kept.
+#[tokio::test]
+async fn a_finished_call_that_changed_is_as_it_became_when_its_file_is_opened_again() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write((1..=6).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    // One is let go, one makes room for a new one, one is told anew.
+    store.release("shop", &call_id(1)).await.expect("it works");
+    store.release("shop", &call_id(2)).await.expect("it works");
+    assert_eq!(store.bind(call(2, Phase::Running)).await, Ok(Bound::Now));
+    let mut told = call(3, DONE);
+    told.outcome = "{}".into();
+    store.write(vec![told.clone()]).await.expect("it works");
+    // The oldest goes, which is the first that is left of the chunk, and no name of it stays.
+    let keep = Keep { max_calls: 4, ..super::records::keep() };
+    store.sweep(&keep, NOW + HOUR).await.expect("it works");
+    assert_changed(&store, &told).await;
+    drop(store);
+    assert_changed(&SqliteStore::open(&path).expect("it works"), &told).await;
+}
+
+async fn assert_changed(store: &dyn Store, told: &CallRecord) {
+    let find = async |number| store.call("shop", &call_id(number)).await.expect("it works");
+    assert_eq!(find(1).await.map(|record| record.bound), Some(false));
+    assert_eq!(find(2).await.map(|record| record.phase), Some(Phase::Running));
+    assert_eq!(find(3).await.as_ref(), Some(told));
+    assert_eq!((find(4).await, find(5).await), (None, Some(call(5, DONE))));
+    let held = store.call_by_identity("shop", &identity(3)).await.expect("it works");
+    assert_eq!(held.as_ref(), Some(told));
+    assert!(!store.may_know("shop", Some(&call_id(4)), Some(&identity(4))));
+    assert_eq!(
+        super::records::ids(store).await,
+        ["call_0001", "call_0002", "call_0003", "call_0005", "call_0006"]
+    );
 }

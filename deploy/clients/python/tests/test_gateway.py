@@ -1,13 +1,16 @@
 """The client and the examples against a gateway that runs: the variables say where.
 
-Its tools are `lookup_order` (with `order_number`, answers {"status":"shipped"}), `scans.get` (any arguments, the same) and
-`broken` (answers 503).
+Its tools are `lookup_order` (with `order_number`, answers {"status":"shipped"}), `scans.get` (any arguments, the same),
+`broken` (answers 503) and `cancel_order` (asks the person first).
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import unittest
+import urllib.request
 from typing import Any
 
 import anthropic_messages
@@ -16,7 +19,16 @@ import mcp_server
 import openai_chat
 import openai_responses
 
-from sortie_client import ApiError, Client, Failed, Refused, Succeeded, is_error, model_text
+from sortie_client import (
+    ApiError,
+    Client,
+    Failed,
+    Refused,
+    Succeeded,
+    WaitingApproval,
+    is_error,
+    model_text,
+)
 
 SHIPPED = '{"status":"shipped"}'
 WRONG = "The arguments do not fit the tool: "
@@ -27,9 +39,11 @@ class Gateway(unittest.TestCase):
     def setUp(self) -> None:
         self.client = Client(os.environ["SORTIE_URL"], key=os.environ["SORTIE_KEY"])
         self.run_id = f"run_{self.id().rpartition('.')[2]}"
+        self.steps = itertools.count(1)
 
     def call(self, tool: str, arguments: Any) -> Any:
-        return self.client.call(tool, arguments, run_id=self.run_id, step="1")
+        step = str(next(self.steps))
+        return self.client.call(tool, arguments, run_id=self.run_id, step=step)
 
     def test_a_call_has_its_result(self) -> None:
         done = self.call("lookup_order", {"order_number": "A-1042"})
@@ -45,6 +59,25 @@ class Gateway(unittest.TestCase):
         assert isinstance(refused, Refused)
         self.assertEqual(refused.error.code, "invalid_arguments")
         self.assertEqual(refused.error.details[0]["keyword"], "required")
+
+    def test_a_call_that_waits_is_waited_for(self) -> None:
+        waits = self.call("cancel_order", {})
+        assert isinstance(waits, WaitingApproval), waits
+        self.assertIn("Ask the person", model_text(waits))
+        still = self.client.wait(waits, timeout=0)
+        self.assertEqual((still.id, type(still)), (waits.id, WaitingApproval))
+        request = urllib.request.Request(
+            f"{os.environ['SORTIE_URL']}/v1/calls/{waits.id}/confirmed",
+            data=json.dumps({"yes": True}).encode(),
+            headers={
+                "Authorization": f"Bearer {os.environ['SORTIE_KEY']}",
+                "Content-Type": "application/json",
+            },
+        )
+        urllib.request.urlopen(request).close()
+        done = self.client.wait(waits.id, timeout=30)
+        assert isinstance(done, Succeeded), done
+        self.assertEqual((done.id, model_text(done)), (waits.id, SHIPPED))
 
     def test_arguments_that_are_not_readable_are_an_outcome(self) -> None:
         for text in ['{"a":1,"a":2}', '{"a":"\\ud800"}', '{"a":' * 70 + "1" + "}" * 70]:
@@ -68,7 +101,7 @@ class Gateway(unittest.TestCase):
         self.assertEqual(caught.exception.code, "too_large")
 
     def test_every_format_lists_the_tools(self) -> None:
-        names = ["broken", "lookup_order", "scans_get"]
+        names = ["broken", "cancel_order", "lookup_order", "scans_get"]
         openai = self.client.tools("openai")
         self.assertEqual(sorted(tool["function"]["name"] for tool in openai), names)
         self.assertEqual(openai, self.client.tools("openai"))
@@ -158,7 +191,8 @@ class Gateway(unittest.TestCase):
     def test_mcp_server(self) -> None:
         def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
-            response = mcp_server.handle(self.client, request, self.run_id, "1")
+            step = str(next(self.steps))
+            response = mcp_server.handle(self.client, request, self.run_id, step)
             self.assertEqual((response["jsonrpc"], response["id"]), ("2.0", 7))
             result: dict[str, Any] = response["result"]
             return result
@@ -170,7 +204,7 @@ class Gateway(unittest.TestCase):
             called, {"content": [{"type": "text", "text": SHIPPED}], "isError": False}
         )
         self.assertTrue(ask("tools/call", {"name": "broken"})["isError"])
-        self.assertEqual(len(ask("tools/list", {})["tools"]), 3)
+        self.assertEqual(len(ask("tools/list", {})["tools"]), 4)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 // The client and the examples against a gateway that runs: the variables say where.
 //
-// Its tools are `lookup_order` (with `order_number`, answers {"status":"shipped"}), `scans.get` (any arguments, the same) and
-// `broken` (answers 503).
+// Its tools are `lookup_order` (with `order_number`, answers {"status":"shipped"}), `scans.get` (any arguments, the same),
+// `broken` (answers 503) and `cancel_order` (asks the person first).
 
 import assert from "node:assert/strict";
 import { test as always } from "node:test";
@@ -39,6 +39,19 @@ test("a tool that fails is an outcome", async (run_id) => {
   assert.deepEqual([refused.error.code, refused.error.details[0]?.keyword], ["invalid_arguments", "required"]);
 });
 
+test("a call that waits is waited for", async (run_id) => {
+  const waits = await client.call("cancel_order", {}, { run_id, step: "1" });
+  assert.equal(waits.status, "waiting_approval");
+  assert(modelText(waits).startsWith("Ask the person"), modelText(waits));
+  const still = await client.wait(waits, { timeoutMs: 0 });
+  assert.deepEqual([still.id, still.status], [waits.id, "waiting_approval"]);
+  const headers = { authorization: `Bearer ${process.env["SORTIE_KEY"]}`, "content-type": "application/json" };
+  const yes = { method: "POST", headers, body: JSON.stringify({ yes: true }) };
+  assert((await fetch(`${url}/v1/calls/${waits.id}/confirmed`, yes)).ok);
+  const done = await client.wait(waits.id, { timeoutMs: 30_000 });
+  assert.deepEqual([done.id, done.status, modelText(done)], [waits.id, "succeeded", SHIPPED]);
+});
+
 test("arguments that are not readable are an outcome", async (run_id) => {
   for (const text of ['{"a":1,"a":2}', '{"a":"\\ud800"}', `${'{"a":'.repeat(70)}1${"}".repeat(70)}`]) {
     const refused = await client.call("scans.get", text, { run_id, step: "1" });
@@ -64,7 +77,7 @@ test("a body that is too long is told", async (run_id) => {
 });
 
 test("every format lists the tools", async () => {
-  const names = ["broken", "lookup_order", "scans_get"];
+  const names = ["broken", "cancel_order", "lookup_order", "scans_get"];
   const openai = await client.tools("openai");
   assert.deepEqual(openai.map((tool) => tool.function.name).sort(), names);
   assert.deepEqual(await client.tools("openai"), openai);
@@ -141,5 +154,5 @@ test("mcp server", async (run_id) => {
   const result = { content: [{ type: "text", text: SHIPPED }], isError: false };
   assert.deepEqual(called, { jsonrpc: "2.0", id: 7, result });
   const list = await ask("tools/list", {});
-  assert("tools" in list.result && list.result.tools.length === 3);
+  assert("tools" in list.result && list.result.tools.length === 4);
 });

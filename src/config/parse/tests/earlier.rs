@@ -12,7 +12,7 @@ fn earlier(snapshot: &Snapshot) -> Earlier {
         let secret = lookup(&source).expect("a secret");
         (source, secret)
     };
-    Earlier::new([read("/s/good"), read("/s/old")].into(), snapshot)
+    snapshot.earlier([read("/s/good"), read("/s/old")].into())
 }
 
 /// The end of the tool's overlap in a load at this second, after that of another configuration.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::config::context::{Earlier, FoundFile, Include};
+use crate::config::context::{FoundFile, Include};
 use crate::config::file::Standing;
 use crate::config::yaml::Fault;
 
@@ -49,7 +49,7 @@ fn load_after(
 ) -> Result<Snapshot, ConfigErrors> {
     let include = include(files);
     let include: &Include<'_> = &include;
-    let earlier = before.map(|before| Earlier::new([].into(), before));
+    let earlier = before.map(|before| before.earlier([].into()));
     let environment = Environment { include, earlier: earlier.as_ref(), ..environment() };
     parse("sortie.yaml", main, &environment)
 }

@@ -1,4 +1,4 @@
--- Calls are found by id and identity through an index in memory, so that one more call touches the end of two tables
+-- Calls that run, wait or changed. They are found by id and identity through an index in memory, so that one more call touches the end of two tables
 -- and no random page of an index.
 CREATE TABLE calls (
     n INTEGER PRIMARY KEY,
@@ -26,6 +26,17 @@ CREATE TABLE bodies (
     arguments BLOB,
     outcome BLOB NOT NULL
 ) STRICT;
+
+-- Calls that were finished when they were first kept, many in a row, never changed; those before `first` are gone.
+CREATE TABLE chunks (
+    n INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    oldest_ms INTEGER NOT NULL,
+    newest_ms INTEGER NOT NULL,
+    records BLOB NOT NULL
+) STRICT;
+CREATE TABLE marks (one INTEGER PRIMARY KEY CHECK (one = 1), unbound_before_ms INTEGER NOT NULL) STRICT;
+INSERT INTO marks VALUES (1, -9223372036854775808);
 
 CREATE TABLE approvals (
     n INTEGER PRIMARY KEY,

@@ -1,0 +1,301 @@
+//! Finished calls that nobody waits for: hundreds of them in one row.
+//!
+//! Such a call is never changed there. Whoever changes it takes it out into a row of its own first; the index in memory
+//! then points there, and what is left in the chunk no longer counts.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::store::StoreError;
+use crate::store::records::{CallFilter, CallRecord};
+use crate::store::row::CallRow;
+use crate::store::sqlite::calls::{Writing, put};
+use crate::store::sqlite::frame::{self, Frame};
+use crate::store::sqlite::known::{Known, Name};
+use crate::store::sqlite::writer::{Desk, failed};
+
+/// Calls of a chunk at most.
+const CALLS: i64 = 512;
+/// Bytes of a chunk, about: past this the next one begins.
+const BYTES: usize = 1 << 20;
+
+/// Where a call in a chunk is: below zero, where no row's number is.
+fn place(chunk: i64, slot: i64) -> i64 {
+    -(chunk * CALLS + slot) - 1
+}
+
+/// The chunk and the slot of a place; `None` for a row of its own.
+fn chunk_of(place: i64) -> Option<(i64, i64)> {
+    (place < 0).then(|| (-(place + 1) / CALLS, -(place + 1) % CALLS))
+}
+
+/// A chunk that is being filled.
+struct Filling {
+    n: i64,
+    calls: i64,
+    oldest_ms: i64,
+    newest_ms: i64,
+}
+
+impl Desk {
+    /// Keeps many: those that are new and final in chunks.
+    pub(super) fn put_all(&mut self, batch: &[CallRecord]) -> Result<(), StoreError> {
+        let mut filling: Option<Filling> = None;
+        for record in batch {
+            let name = self.known.of_id(&record.organisation, &record.id);
+            let is_known = self.known.row(name).is_some();
+            if is_known || !record.phase.is_final() {
+                // It may stand in the chunk that is being filled.
+                self.store_chunk(filling.take())?;
+                self.put(record)?;
+                continue;
+            }
+            let chunk = filling.get_or_insert_with(|| {
+                self.next += 1;
+                let (oldest_ms, newest_ms) = (i64::MAX, i64::MIN);
+                Filling { n: self.next - 1, calls: 0, oldest_ms, newest_ms }
+            });
+            let ended = record.finished_at_ms.unwrap_or(record.created_at_ms);
+            let place = place(chunk.n, chunk.calls);
+            chunk.calls += 1;
+            chunk.oldest_ms = chunk.oldest_ms.min(ended);
+            chunk.newest_ms = chunk.newest_ms.max(ended);
+            frame::push(&mut self.buffer, record);
+            self.known.add_id(name, place);
+            if record.bound {
+                for identity in [&record.identity, &record.alias].into_iter().flatten() {
+                    self.known.bind(self.known.of_identity(&record.organisation, identity), place);
+                }
+            }
+            if chunk.calls == CALLS || self.buffer.len() >= BYTES {
+                self.store_chunk(filling.take())?;
+            }
+        }
+        self.store_chunk(filling)
+    }
+
+    fn store_chunk(&mut self, chunk: Option<Filling>) -> Result<(), StoreError> {
+        let Some(chunk) = chunk else { return Ok(()) };
+        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, records) \
+            VALUES (?1, 0, ?2, ?3, ?4)";
+        let values = params![chunk.n, chunk.oldest_ms, chunk.newest_ms, self.buffer];
+        let result = self.connection.execute(insert, values).map_err(failed);
+        self.buffer.clear();
+        self.buffer.shrink_to(2 * BYTES);
+        result.map(drop)
+    }
+
+    /// The row of a call; one in a chunk gets one.
+    pub(super) fn row(&mut self, name: Name) -> Result<Option<i64>, StoreError> {
+        let Some(place) = self.known.row(name) else { return Ok(None) };
+        if place >= 0 {
+            return Ok(Some(place));
+        }
+        let record = find(&self.connection, &self.known, place)?;
+        let record = record.ok_or_else(|| lost(place))?.read()?;
+        // The index forgets the chunk, so that the call is a new one for `put`.
+        let id = self.known.of_id(&record.organisation, &record.id);
+        self.known.remove_id(id);
+        for identity in [&record.identity, &record.alias].into_iter().flatten() {
+            self.known.unbind(self.known.of_identity(&record.organisation, identity), place);
+        }
+        let mut writing = Writing::prepare(&self.connection)?;
+        let row = put(&mut writing, &self.connection, &self.known, &mut self.next, &record)?;
+        Ok(Some(row))
+    }
+
+    /// The first calls of a chunk go, so many at most; how many went.
+    pub(super) fn forget_chunk(&mut self, n: i64, most: usize) -> Result<usize, StoreError> {
+        let query = "SELECT first, records FROM chunks WHERE n = ?1";
+        let mut statement = self.connection.prepare(query).map_err(failed)?;
+        let mut rows = statement.query([n]).map_err(failed)?;
+        let Some(row) = rows.next().map_err(failed)? else { return Ok(0) };
+        let first: i64 = row.get(0).map_err(failed)?;
+        let records = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
+        let (mut gone, mut next, mut is_whole) = (0, first, true);
+        for (slot, frame) in (0..).zip(frame::all(records)).filter(|(slot, _)| *slot >= first) {
+            if gone == most {
+                is_whole = false;
+                break;
+            }
+            let frame = frame?;
+            let place = place(n, slot);
+            let id = self.known.of_id_text(frame.organisation, frame.id);
+            if self.known.row(id) == Some(place) {
+                self.known.remove_id(id);
+                unbind(&self.known, &frame, place);
+                gone += 1;
+            }
+            next = slot + 1;
+        }
+        let done = if is_whole {
+            self.connection.execute("DELETE FROM chunks WHERE n = ?1", [n])
+        } else {
+            self.connection.execute("UPDATE chunks SET first = ?2 WHERE n = ?1", [n, next])
+        };
+        done.map_err(failed)?;
+        // Even one without a live call makes room.
+        Ok(gone.max(usize::from(is_whole)))
+    }
+
+    /// One step of a sweep over chunks after this one, and where the next begins.
+    pub(super) fn old_chunks(
+        &mut self,
+        after: i64,
+        calls_ms: i64,
+        replay_ms: i64,
+    ) -> Result<Option<i64>, StoreError> {
+        let query = "SELECT n, oldest_ms, newest_ms FROM chunks WHERE n > ?1 ORDER BY n LIMIT 8";
+        let mut statement = self.connection.prepare(query).map_err(failed)?;
+        let found = statement.query_map([after], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        let found: rusqlite::Result<Vec<(i64, i64, i64)>> = found.map_err(failed)?.collect();
+        let found = found.map_err(failed)?;
+        drop(statement);
+        let mut last = None;
+        for (n, oldest_ms, newest_ms) in found {
+            if oldest_ms >= replay_ms && oldest_ms >= calls_ms {
+                last = None;
+                break;
+            }
+            if newest_ms < calls_ms {
+                self.forget_chunk(n, usize::MAX)?;
+            } else if newest_ms >= self.known.unbound_before() {
+                self.unbind_old(n, replay_ms)?;
+            }
+            last = Some(n);
+        }
+        if last.is_none() {
+            let mark = "UPDATE marks SET unbound_before_ms = max(unbound_before_ms, ?1)";
+            self.connection.execute(mark, [replay_ms]).map_err(failed)?;
+            self.known.unbind_before(replay_ms);
+        }
+        Ok(last)
+    }
+
+    fn unbind_old(&self, n: i64, replay_ms: i64) -> Result<(), StoreError> {
+        let Some(records) = records(&self.connection, n)? else { return Ok(()) };
+        for (slot, frame) in (0..).zip(frame::all(&records)) {
+            let frame = frame?;
+            if !frame.holds(replay_ms) {
+                unbind(&self.known, &frame, place(n, slot));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The call at this place in a chunk, as columns.
+pub(super) fn find(
+    connection: &Connection,
+    known: &Known,
+    place: i64,
+) -> Result<Option<CallRow>, StoreError> {
+    let Some((n, slot)) = chunk_of(place) else { return Ok(None) };
+    let Some(records) = records(connection, n)? else { return Ok(None) };
+    let slot = usize::try_from(slot).map_err(|_| lost(place))?;
+    let frame = frame::all(&records).nth(slot).transpose()?;
+    Ok(frame.map(|frame| frame.row(frame.holds(known.unbound_before()))))
+}
+
+/// The newest calls in chunks that a filter wants.
+pub(super) fn list(
+    connection: &Connection,
+    known: &Known,
+    filter: &CallFilter,
+) -> Result<Vec<CallRecord>, StoreError> {
+    let mut found = Vec::new();
+    if filter.phase.is_some_and(|phase| !phase.is_final()) || filter.most == 0 {
+        return Ok(found);
+    }
+    let query = "SELECT n, records FROM chunks WHERE newest_ms >= ?1 ORDER BY n DESC";
+    let mut statement = connection.prepare(query).map_err(failed)?;
+    let mut rows = statement.query([filter.since_ms.unwrap_or(i64::MIN)]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let n: i64 = row.get(0).map_err(failed)?;
+        let records = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
+        let mut wanted = Vec::new();
+        for (slot, frame) in (0..).zip(frame::all(records)) {
+            let frame = frame?;
+            if is_wanted(&frame, filter)
+                && known.row(known.of_id_text(frame.organisation, frame.id)) == Some(place(n, slot))
+            {
+                wanted.push(frame);
+            }
+        }
+        for frame in wanted.into_iter().rev() {
+            found.push(frame.row(frame.holds(known.unbound_before())).read()?);
+            if found.len() == filter.most {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads all chunks into the index, and says which number is free after them. Their identities come later: a call that was
+/// taken out holds them elsewhere.
+pub(super) fn load(connection: &Connection, known: &Known) -> rusqlite::Result<(i64, Vec<Held>)> {
+    let (mut next, mut held) = (1, Vec::new());
+    let mut statement = connection.prepare("SELECT n, first, records FROM chunks ORDER BY n")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (n, first): (i64, i64) = (row.get(0)?, row.get(1)?);
+        next = n + 1;
+        let frames = (0..).zip(frame::all(row.get_ref(2)?.as_blob()?));
+        for (slot, frame) in frames.filter(|(slot, _)| *slot >= first) {
+            let frame = frame.map_err(|_| rusqlite::Error::InvalidQuery)?;
+            let id = known.of_id_text(frame.organisation, frame.id);
+            let place = place(n, slot);
+            known.add_id(id, place);
+            if frame.holds(known.unbound_before()) {
+                for identity in [frame.identity, frame.alias].into_iter().flatten() {
+                    let identity = known.of_identity_text(frame.organisation, identity);
+                    held.push(Held { id, place, identity });
+                }
+            }
+        }
+    }
+    Ok((next, held))
+}
+
+/// An identity of a call in a chunk.
+pub(super) struct Held {
+    id: Name,
+    place: i64,
+    identity: Name,
+}
+
+impl Held {
+    /// It is bound, where the call is still there.
+    pub(super) fn bind(&self, known: &Known) {
+        if known.row(self.id) == Some(self.place) {
+            known.bind(self.identity, self.place);
+        }
+    }
+}
+
+fn is_wanted(frame: &Frame<'_>, filter: &CallFilter) -> bool {
+    let same = |wanted: &Option<String>, found: Option<&str>| {
+        wanted.as_deref().is_none_or(|wanted| Some(wanted) == found)
+    };
+    frame.organisation == filter.organisation
+        && same(&filter.session_id, frame.session_id)
+        && same(&filter.run_id, frame.run_id)
+        && same(&filter.tool, Some(frame.tool))
+        && filter.phase.is_none_or(|phase| phase.as_str() == frame.phase)
+        && filter.since_ms.is_none_or(|since| frame.created_at_ms >= since)
+}
+
+fn records(connection: &Connection, n: i64) -> Result<Option<Vec<u8>>, StoreError> {
+    let query = "SELECT records FROM chunks WHERE n = ?1";
+    connection.query_row(query, [n], |row| row.get(0)).optional().map_err(failed)
+}
+
+fn unbind(known: &Known, frame: &Frame<'_>, place: i64) {
+    for identity in [frame.identity, frame.alias].into_iter().flatten() {
+        known.unbind(known.of_identity_text(frame.organisation, identity), place);
+    }
+}
+
+fn lost(place: i64) -> StoreError {
+    StoreError::Unavailable(format!("the finished call at {place} cannot be read"))
+}

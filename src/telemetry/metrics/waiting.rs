@@ -1,0 +1,53 @@
+//! Counts calls that wait for a person, and what is kept of calls.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::model::approval::ApprovalStatus;
+use crate::model::notice::{Sink, Told};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::tool_metrics::ToolMetrics;
+
+impl Metrics {
+    /// Counts a try to tell people.
+    pub fn notified(&self, sink: Sink, told: Told) {
+        self.waiting.notifications.with_label_values(&[sink.as_str(), told.as_str()]).inc();
+    }
+
+    /// Counts the end of an approval. How long somebody needed is of interest where somebody decided.
+    pub fn approval_ended(&self, tool: &ToolMetrics, status: ApprovalStatus, waited: Duration) {
+        tool.approvals[status as usize].inc();
+        if matches!(status, ApprovalStatus::Approved | ApprovalStatus::Rejected) {
+            self.waiting.wait.observe(waited.as_secs_f64());
+        }
+    }
+
+    /// Shows which calls wait: the names of their tools, each with its age.
+    pub fn approvals_stand<'a>(&self, pending: impl IntoIterator<Item = (&'a str, Duration)>) {
+        let (mut totals, mut oldest) = (HashMap::<String, i64>::new(), Duration::ZERO);
+        for (tool, age) in pending {
+            *totals.entry(self.label(tool)).or_default() += 1;
+            oldest = oldest.max(age);
+        }
+        self.waiting.pending.reset();
+        for (tool, count) in totals {
+            self.waiting.pending.with_label_values(&[&tool]).set(count);
+        }
+        self.waiting.oldest.set(oldest.as_secs_f64());
+    }
+
+    /// Counts a call that is told from before.
+    pub fn replayed(&self, tool: &ToolMetrics) {
+        tool.replays.inc();
+    }
+
+    /// Counts records that were kept.
+    pub fn records_written(&self, count: usize) {
+        self.waiting.records.with_label_values(&["written"]).inc_by(count as u64);
+    }
+
+    /// Counts records that were not.
+    pub fn records_dropped(&self, count: usize) {
+        self.waiting.records.with_label_values(&["dropped"]).inc_by(count as u64);
+    }
+}
