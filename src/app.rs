@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::app::control::Parts;
+use crate::app::keeping::KeepingError;
 use crate::clock::{Clock, SystemClock};
 use crate::config::listening::Bind;
 use crate::config::snapshot::Snapshot;
@@ -34,9 +35,6 @@ use crate::serve::calls::ApiState;
 use crate::serve::telemetry::{self, Readiness, TelemetryState};
 use crate::serve::{BindError, ConnectionLimits, Listener, Means, Phase};
 use crate::source::{self, Load, LoadError};
-use crate::store::StoreError;
-use crate::store::postgres::PostgresError;
-use crate::store::sqlite::OpenError;
 use crate::telemetry::audit::{Audit, SYSTEM};
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::log::LogSink;
@@ -61,15 +59,9 @@ pub enum StartError {
     /// What reaches the network cannot be built.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The file of calls and approvals cannot be used.
-    #[error("the storage cannot be used: {0}")]
-    Open(#[from] OpenError),
-    /// The database of calls and approvals cannot be used.
-    #[error("the storage cannot be used: {0}")]
-    Postgres(#[from] PostgresError),
     /// Calls and approvals cannot be kept.
     #[error("the storage cannot be used: {0}")]
-    Store(StoreError),
+    Keeping(#[from] KeepingError),
 }
 
 /// A gateway that serves.
@@ -190,7 +182,7 @@ impl App {
         );
         let gateway = Arc::new(gateway);
         // What an earlier process left is ended before anybody can ask for it.
-        gateway.recover().await.map_err(StartError::Store)?;
+        gateway.recover().await.map_err(KeepingError::Store)?;
         let end = Flag::default();
         let readiness = Arc::new(Readiness::default());
         let parts = Arc::new(Parts {

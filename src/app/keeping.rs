@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::app::StartError;
 use crate::clock::Clock;
 use crate::config::snapshot::TlsSettings;
 use crate::config::storage::StoreUrl;
@@ -13,10 +12,24 @@ use crate::gateway::tally::{Tally, TallyWorker};
 use crate::model::id::random_base62;
 use crate::store::postgres::{PostgresError, PostgresStore};
 use crate::store::recorder::{RecordWriter, Recorder};
-use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Store, StoreError};
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
+
+/// Why calls and approvals cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepingError {
+    /// The file cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    /// It was opened, and does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// Opens the store that the configuration names, and the queue in front of it.
 pub(super) async fn open(
@@ -25,10 +38,10 @@ pub(super) async fn open(
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     audit: &Audit,
-) -> Result<(Memory, Workers), StartError> {
+) -> Result<(Memory, Workers), KeepingError> {
     let store: Arc<dyn Store> = match url {
         StoreUrl::Lacking(reason) => {
-            return Err(StartError::Store(StoreError::Unavailable(reason.clone())));
+            return Err(StoreError::Unavailable(reason.clone()).into());
         }
         StoreUrl::Memory => Arc::new(SqliteStore::memory()?),
         StoreUrl::Postgres(url) => {
@@ -40,7 +53,7 @@ pub(super) async fn open(
     };
     let (memory, workers) = memory(store, clock, metrics, audit.clone());
     // No call is decided without them.
-    memory.policies.refresh().await.map_err(StartError::Store)?;
+    memory.policies.refresh().await?;
     Ok((memory, workers))
 }
 

@@ -69,9 +69,9 @@ impl Overlaps {
 
 fn stage(until: i64, now: i64) -> Stage {
     match until.saturating_sub(now) {
-        ..=0 => Stage::Ended,
-        1..=SOON => Stage::EndsSoon,
-        ..=DAY => Stage::EndsInADay,
+        left if left <= 0 => Stage::Ended,
+        left if left <= SOON => Stage::EndsSoon,
+        left if left <= DAY => Stage::EndsInADay,
         _ => Stage::Running,
     }
 }

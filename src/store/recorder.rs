@@ -19,7 +19,7 @@ const BATCH: usize = 512;
 /// Records that may wait.
 const MOST: usize = 16_384;
 /// Bytes of arguments and answers that may wait.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 32 << 20;
 /// After a failure the store is left alone for so long.
 const REST: Duration = Duration::from_secs(1);
 /// A store that fails is spoken of so often.

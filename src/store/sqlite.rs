@@ -5,6 +5,8 @@ mod calls;
 mod chunks;
 mod frame;
 mod known;
+mod lookup;
+mod mark;
 mod notices;
 mod open;
 mod policies;
@@ -25,7 +27,7 @@ use crate::store::records::{
     ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
     ShadowSample,
 };
-use crate::store::sqlite::known::Known;
+use crate::store::sqlite::known::{Known, Name};
 use crate::store::sqlite::sweep::Stage;
 use crate::store::sqlite::writer::{Desk, Durability, Writer};
 use crate::store::{Bound, Decided, Ruling, Store, StoreError, Stored};
@@ -48,7 +50,7 @@ pub struct SqliteStore {
 struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 impl SqliteStore {
@@ -57,12 +59,12 @@ impl SqliteStore {
         let readers = Readers {
             path: path.to_owned(),
             idle: Mutex::default(),
-            places: Semaphore::new(READERS),
+            places: Arc::new(Semaphore::new(READERS)),
         };
         Self::start(path, open::file(path)?, Some(Arc::new(readers)))
     }
 
-    /// One in memory: it holds 64 MiB, the oldest finished calls go first, and all of it goes with the process.
+    /// One in memory: it holds 32 MiB, the oldest finished calls go first, and all of it goes with the process.
     pub fn memory() -> Result<Self, OpenError> {
         Self::start(Path::new(":memory:"), open::memory()?, None)
     }
@@ -99,6 +101,23 @@ impl SqliteStore {
         let read = readers.clone().read(move |connection| work(connection, &known));
         tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(late()))
     }
+
+    /// A call by a name. Where it is on its way from one row to another, whoever reads finds neither of them: then the
+    /// thread that moves it is asked, for which it is in one place.
+    async fn find<F>(&self, name: Name, work: F) -> Result<Option<CallRecord>, StoreError>
+    where
+        F: Fn(&Connection, &Known) -> Result<Option<CallRecord>, StoreError>,
+        F: Send + Sync + 'static,
+    {
+        let work = Arc::new(work);
+        let first = work.clone();
+        let found = self.read(move |connection, known| first(connection, known)).await?;
+        if found.is_some() || self.readers.is_none() || !self.known.may_have(name) {
+            return Ok(found);
+        }
+        let again = move |desk: &mut Desk| work(&desk.connection, &desk.known);
+        self.change(Durability::Process, again).await
+    }
 }
 
 impl Readers {
@@ -108,8 +127,10 @@ impl Readers {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let readers = self.clone();
-        let _place = self.places.acquire().await.map_err(|_| late())?;
+        let place = self.places.clone().acquire_owned().await.map_err(|_| late())?;
         let read = tokio::task::spawn_blocking(move || {
+            // Until it is over, not until nobody waits for it: a disk that hangs must not get ever more readers.
+            let _place = place;
             let idle = || readers.idle.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = idle().pop();
             let connection = match kept {
@@ -143,15 +164,16 @@ impl Store for SqliteStore {
         identity: Option<&IdempotencyKey>,
     ) -> bool {
         let known = &self.known;
-        id.is_some_and(|id| known.row(known.of_id(organisation, id)).is_some())
-            || identity.is_some_and(|one| known.row(known.of_identity(organisation, one)).is_some())
+        id.is_some_and(|id| known.may_have(known.of_id(organisation, id)))
+            || identity.is_some_and(|one| known.may_have(known.of_identity(organisation, one)))
     }
 
     fn call<'a>(&'a self, organisation: &'a str, id: &'a CallId) -> Stored<'a, Option<CallRecord>> {
+        let name = self.known.of_id(organisation, id);
         let (organisation, id) = (organisation.to_owned(), id.clone());
-        Box::pin(
-            self.read(move |connection, known| calls::by_id(connection, known, &organisation, &id)),
-        )
+        Box::pin(self.find(name, move |connection, known| {
+            lookup::by_id(connection, known, &organisation, &id)
+        }))
     }
 
     fn call_by_identity<'a>(
@@ -159,15 +181,16 @@ impl Store for SqliteStore {
         organisation: &'a str,
         identity: &'a IdempotencyKey,
     ) -> Stored<'a, Option<CallRecord>> {
+        let name = self.known.of_identity(organisation, identity);
         let (organisation, identity) = (organisation.to_owned(), identity.clone());
-        Box::pin(self.read(move |connection, known| {
-            calls::by_identity(connection, known, &organisation, &identity)
+        Box::pin(self.find(name, move |connection, known| {
+            lookup::by_identity(connection, known, &organisation, &identity)
         }))
     }
 
     fn calls<'a>(&'a self, filter: &'a CallFilter) -> Stored<'a, Vec<CallRecord>> {
         let filter = filter.clone();
-        Box::pin(self.read(move |connection, known| calls::list(connection, known, &filter)))
+        Box::pin(self.read(move |connection, known| lookup::list(connection, known, &filter)))
     }
 
     fn walk<'a>(
@@ -178,8 +201,8 @@ impl Store for SqliteStore {
         most: usize,
     ) -> Stored<'a, (Vec<CallRecord>, Option<i64>)> {
         let organisation = organisation.to_owned();
-        Box::pin(self.read(move |connection, _| {
-            calls::walk(connection, &organisation, since_ms, below, most)
+        Box::pin(self.read(move |connection, known| {
+            lookup::walk(connection, known, &organisation, since_ms, below, most)
         }))
     }
 

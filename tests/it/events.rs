@@ -171,11 +171,11 @@ async fn a_call_that_waits_for_the_person_is_told_with_its_arguments() {
         gateway.send(request("POST", &path, Some(API_KEY), &body).as_bytes()).await;
         if yes {
             let start = listener.event().await;
-            assert_eq!(names(&[start.clone()]), [("tool.start", id.as_str())]);
+            assert_eq!(names(std::slice::from_ref(&start)), [("tool.start", id.as_str())]);
             assert_eq!(start.data["filler"], json!("Deleting."));
         }
         let end = listener.event().await;
-        assert_eq!(names(&[end.clone()]), [("tool.end", id.as_str())]);
+        assert_eq!(names(std::slice::from_ref(&end)), [("tool.end", id.as_str())]);
         assert_eq!(end.data["ok"], json!(yes));
     }
     drop(listener);

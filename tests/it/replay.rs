@@ -133,7 +133,6 @@ async fn an_unknown_outcome_is_sent_again_only_where_that_is_asked_for_and_does_
         let annotations = json!({ "idempotent": idempotent });
         let (world, gateway) = with(|tool| tool.set("annotations", annotations.clone())).await;
         world.upstream.next(Script::new().request().reset());
-        world.upstream.next(Script::new().request().reset());
         let mut body = step("1", json!({"a": 1}));
         body["turn_id"] = json!("t1");
         let first = gateway.call_with(body).await;
@@ -175,7 +174,6 @@ async fn an_unknown_outcome_is_sent_again_only_where_that_is_asked_for_and_does_
 #[tokio::test]
 async fn a_call_is_kept_with_arguments_answer_failure_and_duration() {
     let (world, gateway) = with(|tool| tool).await;
-    world.upstream.next(Script::always(answer(200, "application/json", r#"{"paid":true}"#)));
     let mut ids = Vec::new();
     world.upstream.default(Script::responding(|request| {
         let is_second = request.json()["arguments"]["amount"] == json!(1);

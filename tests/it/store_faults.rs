@@ -42,6 +42,23 @@ async fn f143_a_damaged_file_is_refused_and_left_as_it_is() {
     assert_eq!(store.call("shop", &call_id(7)).await, Ok(Some(call(7, DONE))));
 }
 
+/// SQLite itself sees nothing wrong with such a row.
+#[tokio::test]
+async fn f143_finished_calls_that_are_not_whole_are_said_to_be_damaged() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write((1..200).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    drop(store);
+    let change = |text| {
+        let file = rusqlite::Connection::open(&path).expect("it works");
+        file.execute_batch(text).expect("it works");
+    };
+    change("UPDATE chunks SET records = substr(records, 1, length(records) - 7)");
+    let text = refused(&path);
+    assert!(text.contains("is damaged (") && text.contains("finished calls"), "{text}");
+}
+
 #[tokio::test]
 async fn f143_the_file_of_a_later_version_or_of_another_program_is_refused() {
     let folder = tempfile::tempdir().expect("it works");

@@ -77,6 +77,7 @@ suite! {
         what_is_not_there_cannot_be_decided
     }
     calls {
+        a_conversation_and_a_run_are_found_among_many_others
         a_bound_call_makes_no_room_for_one_that_was_not_sent
         a_call_is_found_again_as_it_was
         a_call_that_ended_takes_the_place_of_its_beginning

@@ -2,6 +2,7 @@
 
 mod asked;
 mod dispatch;
+mod full;
 mod replicas;
 mod survival;
 

@@ -26,6 +26,9 @@ const CONNECTIONS: usize = 16;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long the server works at one statement at most, in milliseconds.
 const STATEMENT_MS: u32 = 5000;
+/// How long the server keeps a transaction that nothing is asked of, in milliseconds: a gateway whose machine went away
+/// must not hold names that others need.
+const IDLE_MS: u32 = 20_000;
 /// How long anybody waits for the server, all steps together.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the start waits for a server that is away.
@@ -73,7 +76,11 @@ impl Connections {
         let mut config: Config =
             url.parse().map_err(|error: tokio_postgres::Error| PostgresError::Url(told(&error)))?;
         let options = config.get_options().unwrap_or_default();
-        let options = format!("{options} -c statement_timeout={STATEMENT_MS} -c timezone=UTC");
+        let options = format!(
+            "-c idle_in_transaction_session_timeout={IDLE_MS} -c tcp_keepalives_idle=30 \
+             -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 {options} \
+             -c statement_timeout={STATEMENT_MS} -c timezone=UTC"
+        );
         config
             .options(options.trim())
             .application_name("sortie")

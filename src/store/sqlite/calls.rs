@@ -3,12 +3,11 @@
 use rusqlite::types::{ToSql, Value};
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
-use crate::model::id::{CallId, IdempotencyKey};
+use crate::model::id::IdempotencyKey;
 use crate::model::outcome::Phase;
 use crate::store::StoreError;
-use crate::store::records::{CallFilter, CallRecord};
+use crate::store::records::CallRecord;
 use crate::store::row::{CallRow, rest_of_call};
-use crate::store::sqlite::chunks;
 use crate::store::sqlite::known::Known;
 use crate::store::sqlite::writer::{Desk, failed};
 
@@ -216,42 +215,6 @@ pub(super) fn head(connection: &Connection, n: i64) -> Result<Option<Head>, Stor
     }))
 }
 
-/// The call of this id.
-pub(super) fn by_id(
-    connection: &Connection,
-    known: &Known,
-    organisation: &str,
-    id: &CallId,
-) -> Result<Option<CallRecord>, StoreError> {
-    let Some(n) = known.row(known.of_id(organisation, id)) else { return Ok(None) };
-    let found = at(connection, known, n)?;
-    Ok(found.filter(|record| &*record.organisation == organisation && record.id == *id))
-}
-
-/// The call that holds this identity.
-pub(super) fn by_identity(
-    connection: &Connection,
-    known: &Known,
-    organisation: &str,
-    identity: &IdempotencyKey,
-) -> Result<Option<CallRecord>, StoreError> {
-    let Some(n) = known.row(known.of_identity(organisation, identity)) else { return Ok(None) };
-    let found = at(connection, known, n)?;
-    Ok(found.filter(|record| record.bound && &*record.organisation == organisation))
-}
-
-/// The call at this place: a row of its own, or in a chunk.
-fn at(
-    connection: &Connection,
-    known: &Known,
-    place: i64,
-) -> Result<Option<CallRecord>, StoreError> {
-    if place >= 0 {
-        return by_row(connection, place);
-    }
-    chunks::find(connection, known, place)?.map(CallRow::read).transpose()
-}
-
 /// The call in this row.
 pub(super) fn by_row(connection: &Connection, n: i64) -> Result<Option<CallRecord>, StoreError> {
     let query = format!("{COLUMNS} WHERE n = ?1");
@@ -259,59 +222,14 @@ pub(super) fn by_row(connection: &Connection, n: i64) -> Result<Option<CallRecor
     row.map(CallRow::read).transpose()
 }
 
-/// Calls, the oldest first.
-pub(super) fn list(
+/// Calls in rows, the newest first, that conditions want.
+pub(super) fn newest(
     connection: &Connection,
-    known: &Known,
-    filter: &CallFilter,
+    conditions: &str,
+    values: Vec<Value>,
 ) -> Result<Vec<CallRecord>, StoreError> {
-    let mut query = format!("{COLUMNS} WHERE organisation = ?");
-    let mut values = vec![Value::from(filter.organisation.clone())];
-    let phase = filter.phase.map(|phase| phase.as_str().to_owned());
-    let wanted = [
-        ("session_id = ?", filter.session_id.clone().map(Value::from)),
-        ("run_id = ?", filter.run_id.clone().map(Value::from)),
-        ("phase = ?", phase.map(Value::from)),
-        ("tool = ?", filter.tool.clone().map(Value::from)),
-        ("created_at_ms >= ?", filter.since_ms.map(Value::from)),
-    ];
-    for (condition, value) in wanted {
-        if let Some(value) = value {
-            query.push_str(" AND ");
-            query.push_str(condition);
-            values.push(value);
-        }
-    }
-    query.push_str(" ORDER BY n DESC LIMIT ?");
-    values.push(Value::from(to_i64(filter.most)));
-    let mut found = many(connection, &query, rusqlite::params_from_iter(values))?;
-    found.reverse();
-    let mut in_chunks = chunks::list(connection, known, filter)?;
-    in_chunks.reverse();
-    found.append(&mut in_chunks);
-    // Both come in the order in which calls ended.
-    found.sort_by_key(|record| record.created_at_ms);
-    found.drain(..found.len().saturating_sub(filter.most));
-    Ok(found)
-}
-
-/// Calls in the order in which they were kept, the latest first.
-pub(super) fn walk(
-    connection: &Connection,
-    organisation: &str,
-    since_ms: i64,
-    below: i64,
-    most: usize,
-) -> Result<(Vec<CallRecord>, Option<i64>), StoreError> {
-    let query = "SELECT n FROM calls WHERE organisation = ?1 AND created_at_ms >= ?2 AND n < ?3 \
-        ORDER BY n DESC LIMIT ?4";
-    let mut statement = connection.prepare(query).map_err(failed)?;
-    let values = params![organisation, since_ms, below, to_i64(most)];
-    let rows = statement.query_map(values, |row| row.get(0)).map_err(failed)?;
-    let places: Vec<i64> = rows.collect::<rusqlite::Result<_>>().map_err(failed)?;
-    let next = places.last().copied().filter(|_| places.len() == most);
-    let found: Result<Vec<_>, _> = places.into_iter().map(|n| by_row(connection, n)).collect();
-    Ok((found?.into_iter().flatten().collect(), next))
+    let query = format!("{COLUMNS} WHERE {conditions} ORDER BY n DESC LIMIT ?");
+    many(connection, &query, rusqlite::params_from_iter(values))
 }
 
 /// Calls that run, but not by this instance.

@@ -11,6 +11,7 @@ use crate::store::row::CallRow;
 use crate::store::sqlite::calls::{Writing, put};
 use crate::store::sqlite::frame::{self, Frame};
 use crate::store::sqlite::known::{Known, Name};
+use crate::store::sqlite::mark::{Marks, Wanted};
 use crate::store::sqlite::writer::{Desk, failed};
 
 /// Calls of a chunk at most.
@@ -28,12 +29,28 @@ fn chunk_of(place: i64) -> Option<(i64, i64)> {
     (place < 0).then(|| (-(place + 1) / CALLS, -(place + 1) % CALLS))
 }
 
+/// Where a walk over rows and chunks meets a row: rows and chunks are numbered together, each number has `CALLS` positions.
+pub(super) fn position(row: i64) -> i64 {
+    row * CALLS + CALLS - 1
+}
+
+/// The row at a position.
+pub(super) fn row_at(position: i64) -> i64 {
+    position / CALLS
+}
+
+/// Rows with a smaller number than this stand below a position.
+pub(super) fn row_below(position: i64) -> i64 {
+    position.div_euclid(CALLS)
+}
+
 /// A chunk that is being filled.
 struct Filling {
     n: i64,
     calls: i64,
     oldest_ms: i64,
     newest_ms: i64,
+    marks: Marks,
 }
 
 impl Desk {
@@ -52,13 +69,16 @@ impl Desk {
             let chunk = filling.get_or_insert_with(|| {
                 self.next += 1;
                 let (oldest_ms, newest_ms) = (i64::MAX, i64::MIN);
-                Filling { n: self.next - 1, calls: 0, oldest_ms, newest_ms }
+                let marks = Marks::default();
+                Filling { n: self.next - 1, calls: 0, oldest_ms, newest_ms, marks }
             });
             let ended = record.finished_at_ms.unwrap_or(record.created_at_ms);
             let place = place(chunk.n, chunk.calls);
             chunk.calls += 1;
             chunk.oldest_ms = chunk.oldest_ms.min(ended);
-            chunk.newest_ms = chunk.newest_ms.max(ended);
+            // A clock may have jumped back while it ran.
+            chunk.newest_ms = chunk.newest_ms.max(ended).max(record.created_at_ms);
+            chunk.marks.add(record);
             frame::push(&mut self.buffer, record);
             self.known.add_id(name, place);
             if record.bound {
@@ -75,9 +95,10 @@ impl Desk {
 
     fn store_chunk(&mut self, chunk: Option<Filling>) -> Result<(), StoreError> {
         let Some(chunk) = chunk else { return Ok(()) };
-        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, records) \
-            VALUES (?1, 0, ?2, ?3, ?4)";
-        let values = params![chunk.n, chunk.oldest_ms, chunk.newest_ms, self.buffer];
+        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, marks, records) \
+            VALUES (?1, 0, ?2, ?3, ?4, ?5)";
+        let marks = chunk.marks.bytes();
+        let values = params![chunk.n, chunk.oldest_ms, chunk.newest_ms, marks, self.buffer];
         let result = self.connection.execute(insert, values).map_err(failed);
         self.buffer.clear();
         self.buffer.shrink_to(2 * BYTES);
@@ -196,33 +217,44 @@ pub(super) fn find(
     Ok(frame.map(|frame| frame.row(frame.holds(known.unbound_before()))))
 }
 
-/// The newest calls in chunks that a filter wants.
+/// The newest calls in chunks that a filter wants, below a position, and the position of each.
 pub(super) fn list(
     connection: &Connection,
     known: &Known,
     filter: &CallFilter,
-) -> Result<Vec<CallRecord>, StoreError> {
+    below: i64,
+) -> Result<Vec<(i64, CallRecord)>, StoreError> {
     let mut found = Vec::new();
     if filter.phase.is_some_and(|phase| !phase.is_final()) || filter.most == 0 {
         return Ok(found);
     }
-    let query = "SELECT n, records FROM chunks WHERE newest_ms >= ?1 ORDER BY n DESC";
+    let query = "SELECT n, marks FROM chunks WHERE newest_ms >= ?1 AND n <= ?2 \
+        ORDER BY n DESC";
+    let wanted_marks = Wanted::of(filter);
     let mut statement = connection.prepare(query).map_err(failed)?;
-    let mut rows = statement.query([filter.since_ms.unwrap_or(i64::MIN)]).map_err(failed)?;
+    let values = [filter.since_ms.unwrap_or(i64::MIN), row_at(below)];
+    let mut rows = statement.query(values).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
         let n: i64 = row.get(0).map_err(failed)?;
-        let records = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
+        let marks = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
+        if !wanted_marks.may_be_in(marks) {
+            continue;
+        }
+        let Some(records) = records(connection, n)? else { continue };
         let mut wanted = Vec::new();
-        for (slot, frame) in (0..).zip(frame::all(records)) {
+        for (slot, frame) in (0..).zip(frame::all(&records)) {
             let frame = frame?;
-            if is_wanted(&frame, filter)
+            let position = n * CALLS + slot;
+            if position < below
+                && is_wanted(&frame, filter)
                 && known.row(known.of_id_text(frame.organisation, frame.id)) == Some(place(n, slot))
             {
-                wanted.push(frame);
+                wanted.push((position, frame));
             }
         }
-        for frame in wanted.into_iter().rev() {
-            found.push(frame.row(frame.holds(known.unbound_before())).read()?);
+        for (position, frame) in wanted.into_iter().rev() {
+            let record = frame.row(frame.holds(known.unbound_before())).read()?;
+            found.push((position, record));
             if found.len() == filter.most {
                 return Ok(found);
             }
@@ -242,7 +274,7 @@ pub(super) fn load(connection: &Connection, known: &Known) -> rusqlite::Result<(
         next = n + 1;
         let frames = (0..).zip(frame::all(row.get_ref(2)?.as_blob()?));
         for (slot, frame) in frames.filter(|(slot, _)| *slot >= first) {
-            let frame = frame.map_err(|_| rusqlite::Error::InvalidQuery)?;
+            let frame = frame.map_err(|error| damaged(&error))?;
             let id = known.of_id_text(frame.organisation, frame.id);
             let place = place(n, slot);
             known.add_id(id, place);
@@ -298,4 +330,9 @@ fn unbind(known: &Known, frame: &Frame<'_>, place: i64) {
 
 fn lost(place: i64) -> StoreError {
     StoreError::Unavailable(format!("the finished call at {place} cannot be read"))
+}
+
+fn damaged(error: &StoreError) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }

@@ -1,7 +1,7 @@
 //! The calls of a file by id and identity, in memory: asked for each call, so that a new one costs no I/O.
 
-use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -30,6 +30,8 @@ struct Names {
     ids: usize,
     /// What a name was before, for each change since the transaction began.
     changes: Vec<(Name, Option<i64>, usize)>,
+    /// What lost its row since the transaction began: it may get another one, or its old one back.
+    leaving: HashSet<Name>,
 }
 
 impl Known {
@@ -56,6 +58,12 @@ impl Known {
     /// The row that has it.
     pub(super) fn row(&self, name: Name) -> Option<i64> {
         self.read().rows.get(&name).copied()
+    }
+
+    /// Whether a row may have it now or when the transaction is kept: `false` is sure.
+    pub(super) fn may_have(&self, name: Name) -> bool {
+        let names = self.read();
+        names.rows.contains_key(&name) || names.leaving.contains(&name)
     }
 
     /// Calls in chunks that ended before this hold no names any more. Unix milliseconds.
@@ -88,6 +96,7 @@ impl Known {
         let ids = names.ids;
         if let Some(before) = names.rows.remove(&name) {
             names.ids -= 1;
+            names.leaving.insert(name);
             names.changes.push((name, Some(before), ids));
         }
     }
@@ -108,6 +117,7 @@ impl Known {
         let ids = names.ids;
         if names.rows.get(&name) == Some(&row) {
             names.rows.remove(&name);
+            names.leaving.insert(name);
             names.changes.push((name, Some(row), ids));
         }
     }
@@ -128,6 +138,9 @@ impl Known {
             };
             names.ids = ids;
         }
+        if mark == 0 {
+            names.leaving.clear();
+        }
     }
 
     /// All changes are kept.
@@ -135,6 +148,8 @@ impl Known {
         let mut names = self.write();
         names.changes.clear();
         names.changes.shrink_to(4096);
+        names.leaving.clear();
+        names.leaving.shrink_to(4096);
     }
 
     fn name(&self, organisation: &str, kind: &str, text: &str) -> Name {
@@ -173,6 +188,33 @@ mod tests {
         known.undo(0);
         let rows = [known.row(id("a")), known.row(id("b")), known.row(identity)];
         assert_eq!((rows, known.calls()), ([Some(1), None, Some(1)], 1));
+    }
+
+    /// Whoever asks in between must not hear that a call is unknown, and send it again.
+    #[test]
+    fn a_name_that_moves_is_known_all_the_while() {
+        let known = Known::default();
+        let (id, identity) =
+            (known.of_id_text("default", "a"), known.of_identity_text("default", "x"));
+        let both = || [known.may_have(id), known.may_have(identity)];
+        known.add_id(id, -1);
+        known.bind(identity, -1);
+        known.keep();
+        let leave = |row| {
+            known.remove_id(id);
+            known.unbind(identity, row);
+        };
+        leave(-1);
+        assert_eq!((both(), known.row(id)), ([true, true], None));
+        known.add_id(id, 1);
+        known.bind(identity, 1);
+        known.keep();
+        leave(1);
+        known.undo(0);
+        assert_eq!((both(), known.row(id)), ([true, true], Some(1)));
+        leave(1);
+        known.keep();
+        assert_eq!(both(), [false, false]);
     }
 
     #[test]

@@ -17,9 +17,9 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 /// Says that a file is ours: `srti`.
 const APPLICATION: i64 = 0x7372_7469;
 /// What a store in memory holds at most, finished calls included; the oldest of these go first.
-const MEMORY_BYTES: u64 = 64 << 20;
+const MEMORY_BYTES: u64 = 32 << 20;
 /// What it can hold at all: past this, nothing more can wait.
-const MEMORY_PAGES: u64 = (128 << 20) / 4096;
+const MEMORY_PAGES: u64 = (64 << 20) / 4096;
 /// A file up to this size is read through at the start.
 const CHECKED_BYTES: u64 = 256 << 20;
 /// How long a writer waits for somebody else's transaction: an operator's shell may have one.

@@ -23,7 +23,7 @@ async fn other_paths_and_methods_are_not_there() {
         error(&gateway.send(&post(path, Some(API_KEY), CALL)).await, 404, "not_found", None);
     }
     let key = key();
-    for (path, allowed) in [("/v1/calls", "GET,HEAD,POST"), ("/v1/calls/call_x", "GET,HEAD")] {
+    for (path, allowed) in [("/v1/calls", "POST,GET,HEAD"), ("/v1/calls/call_x", "GET,HEAD")] {
         for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "BREW", "post"] {
             let lines = lines(&key, &["Content-Length: 0"]);
             let line = format!("{method} {path} HTTP/1.1");

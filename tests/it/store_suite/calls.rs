@@ -1,5 +1,6 @@
 //! Calls: kept whole, found by id, identity and filter, and never by somebody else.
 
+use sortie::model::id::Token;
 use sortie::model::outcome::Phase;
 use sortie::store::records::CallFilter;
 use sortie::store::{Bound, Store};
@@ -187,6 +188,38 @@ pub(super) async fn calls_are_walked_through_each_once(store: &dyn Store) {
     }
     assert_eq!(walked, [7, 6, 4, 3, 1].map(call_id));
     assert_eq!(store.walk("shop", NOW + 1, i64::MAX, 2).await, Ok((Vec::new(), None)));
+}
+
+/// In each of many batches there are calls of other conversations and runs.
+pub(super) async fn a_conversation_and_a_run_are_found_among_many_others(store: &dyn Store) {
+    for batch in 0..8 {
+        let records = (0..40).map(|number| {
+            let mut record = call(batch * 40 + number, DONE);
+            let rare = batch % 3 == 1 && number == 7;
+            record.context.session_id =
+                Some(if rare { "rare".to_owned() } else { format!("s{batch}") });
+            let run = if rare { "run_rare".to_owned() } else { format!("run_{number}") };
+            record.context.run_id = Some(Token::parse(&run).expect("it is one"));
+            record.created_at_ms = NOW + i64::from(batch * 40 + number);
+            record
+        });
+        store.write(records.collect()).await.expect("it works");
+    }
+    // What was taken out of its batch counts once.
+    store.release("shop", &call_id(167)).await.expect("it works");
+    let filter = CallFilter { organisation: "shop".to_owned(), most: 100, ..CallFilter::default() };
+    let of_session = CallFilter { session_id: Some("rare".to_owned()), ..filter.clone() };
+    let of_run = CallFilter { run_id: Some("run_rare".to_owned()), ..filter.clone() };
+    let of_both = CallFilter { run_id: Some("run_rare".to_owned()), ..of_session.clone() };
+    for filter in [of_session.clone(), of_run, of_both] {
+        let found = store.calls(&filter).await.expect("it works");
+        let found: Vec<_> = found.into_iter().map(|record| record.id).collect();
+        assert_eq!(found, [47, 167, 287].map(call_id), "{filter:?}");
+    }
+    let elsewhere = CallFilter { organisation: "bank".to_owned(), ..of_session.clone() };
+    assert_eq!(store.calls(&elsewhere).await, Ok(Vec::new()));
+    let apart = CallFilter { run_id: Some("run_1".to_owned()), ..of_session };
+    assert_eq!(store.calls(&apart).await, Ok(Vec::new()));
 }
 
 pub(super) async fn what_was_let_go_is_free(store: &dyn Store) {

@@ -108,6 +108,38 @@ async fn two_gateways_share_a_database() {
     assert_eq!(other.lost("two", NOW + 1).await.expect("it works").len(), 1);
 }
 
+/// Whoever asks while a call moves to a row of its own finds it all the same: else it would be sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_call_that_moves_within_its_file_is_known_all_the_while() {
+    let folder = tempfile::tempdir().expect("it works");
+    let store = SqliteStore::open(&folder.path().join("sortie.db")).expect("it works");
+    let store = std::sync::Arc::new(store);
+    store.write((0..200).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    let mover = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for number in 0..200 {
+                let mut told = call(number, DONE);
+                told.outcome = "{}".into();
+                store.write(vec![told]).await.expect("it works");
+            }
+        }
+    });
+    while !mover.is_finished() {
+        for number in 0..200 {
+            let (id, identity) = (call_id(number), identity(number));
+            assert!(store.may_know("shop", Some(&id), None), "{number}");
+            assert!(store.may_know("shop", None, Some(&identity)), "{number}");
+            if number % 8 == 0 {
+                assert!(store.call("shop", &id).await.expect("it works").is_some(), "{number}");
+                let found = store.call_by_identity("shop", &identity).await.expect("it works");
+                assert!(found.is_some(), "{number}");
+            }
+        }
+    }
+    mover.await.expect("it works");
+}
+
 /// What changed after it was finished is as it became, not as it was first kept.
 #[tokio::test]
 async fn a_finished_call_that_changed_is_as_it_became_when_its_file_is_opened_again() {

@@ -28,11 +28,13 @@ CREATE TABLE bodies (
 ) STRICT;
 
 -- Calls that were finished when they were first kept, many in a row, never changed; those before `first` are gone.
+-- `marks` says whose calls are in it, and stands before `records`: it is read without them.
 CREATE TABLE chunks (
     n INTEGER PRIMARY KEY,
     first INTEGER NOT NULL,
     oldest_ms INTEGER NOT NULL,
     newest_ms INTEGER NOT NULL,
+    marks BLOB NOT NULL,
     records BLOB NOT NULL
 ) STRICT;
 CREATE TABLE marks (one INTEGER PRIMARY KEY CHECK (one = 1), unbound_before_ms INTEGER NOT NULL) STRICT;
