@@ -1,6 +1,7 @@
 //! The path of one call, readable top to bottom.
 
 pub mod asking;
+mod closing;
 mod decisions;
 mod dispatch;
 pub mod events;
@@ -44,7 +45,7 @@ use crate::gateway::recent::Recent;
 use crate::gateway::tally::Tally;
 use crate::gateway::told::{CallError, Told, reference};
 use crate::limits::Limits;
-use crate::model::approval::Approval;
+use crate::model::approval::{Approval, ApprovalStatus};
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{
@@ -138,6 +139,15 @@ struct Leave {
     record: CallRecord,
     /// Whether it waits for limits, places and the circuit.
     is_patient: bool,
+}
+
+impl Leave {
+    /// The decision once its call has ended so: it is void where it was about something else.
+    fn approval_after(&self, ended: &Result<Success, Failure>) -> Approval {
+        let is_void = ended.as_ref().is_err_and(|failed| failed.code == FailureCode::ApprovalVoid);
+        let status = if is_void { ApprovalStatus::Void } else { self.approval.status };
+        Approval { status, ..self.approval.clone() }
+    }
 }
 
 /// What is known about a call while it goes its way.
@@ -298,14 +308,7 @@ impl Gateway {
         let mut outliving = Outliving::new(Box::pin(whole), presence);
         match tokio::time::timeout_at(until, &mut outliving).await {
             Ok(told) => told,
-            Err(_) => match self.running(&live) {
-                Some(told) => {
-                    outliving.go_on();
-                    Ok(told)
-                }
-                // It is not sent yet, or was asked for before and ends its own waiting now.
-                None => outliving.await,
-            },
+            Err(_) => self.tell_running(&live, outliving).await,
         }
     }
 
@@ -337,7 +340,7 @@ impl Gateway {
             tool: way.call.tool.clone(),
             reference: trail.reference,
             decision: trail.decision,
-            approval: way.leave.map(|leave| Box::new(leave.approval.clone())),
+            approval: way.leave.map(|leave| Box::new(leave.approval_after(&ended))),
             ended,
             attempts: trail.attempts,
             idempotency_key: trail.idempotency_key,

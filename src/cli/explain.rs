@@ -122,6 +122,8 @@ struct Explanation<'a> {
     concurrency: usize,
     rate_limits: Vec<String>,
     breaker: String,
+    /// What is kept of its calls: full, or none.
+    capture: &'static str,
     error_body: &'static str,
     idempotent: bool,
     read_only: bool,
@@ -179,6 +181,7 @@ impl<'a> Explanation<'a> {
             concurrency: tool.limits.concurrency,
             rate_limits: rate_limits(tool),
             breaker: breaker(tool),
+            capture: tool.capture.as_str(),
             error_body: match view.error_body {
                 ErrorBody::ClientErrors => "4xx",
                 ErrorBody::Never => "never",
@@ -234,6 +237,7 @@ impl<'a> Explanation<'a> {
         let rates = self.rate_limits.join("; ");
         lines.push(("rate limits", if rates.is_empty() { none() } else { rates }));
         lines.push(("breaker", self.breaker.clone()));
+        lines.push(("capture", self.capture.into()));
         lines.push(("error bodies", format!("the model reads: {}", self.error_body)));
         lines.extend(self.warnings.iter().map(|warning| ("warning", warning.clone())));
         let line = |(name, text): &(&str, String)| {

@@ -82,6 +82,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::model::json::read_object;
     use crate::model::outcome::Effect;
 
     #[track_caller]
@@ -124,6 +125,17 @@ mod tests {
         assert_eq!((&*policy.id, policy.effect), ("pol_0123456789abcdEF", Effect::RequireApproval));
         assert_eq!(policy.message.as_deref(), Some(text));
         assert_eq!(policy.rule.as_deref(), Some("/amount greater_than 1e+21"));
+    }
+
+    #[test]
+    fn a_text_is_compared_as_it_was_written() {
+        for between in ["\u{2028}", "\u{85}", "\u{feff}"] {
+            let text = format!("a{between}b");
+            let is_it = json!({"pointer": "/x", "operator": "equals", "threshold": text});
+            let policy = compile(&when(is_it).to_string()).expect("a policy");
+            let arguments = read_object(&json!({ "x": text }).to_string()).expect("arguments");
+            assert!(policy.matches(None, &arguments), "{text:?}");
+        }
     }
 
     #[test]

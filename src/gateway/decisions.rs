@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::config::snapshot::Tool;
+use crate::gateway::closing::{Closing, ruling};
 use crate::gateway::dispatch::Running;
+use crate::gateway::follow::{MOST, MOST_BYTES, reach};
 use crate::gateway::ledger::Live;
 use crate::gateway::notices::Teller;
 use crate::gateway::record::{captures, ended_unsent, forget_text};
@@ -22,47 +24,11 @@ use crate::model::outcome_text::change::{Change, changed};
 use crate::policy::approval as words;
 use crate::policy::identity::Caller;
 use crate::store::records::{ApprovalFilter, CallRecord, Notice};
-use crate::store::{Decided, Ruling, StoreError};
+use crate::store::{Decided, StoreError};
 use crate::telemetry::log::{CallLine, LineCaller};
 
-/// Approvals that one request is shown at most.
-const MOST: usize = 1000;
 /// How long a confirmation waits for its call: as long as a call does by default.
 const CONFIRM_WAIT: Duration = Duration::from_secs(50);
-
-/// Why a waiting call ends without anybody having said no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closing {
-    /// The conversation went on without an answer.
-    Dropped,
-    /// Its time ran out.
-    Expired,
-    /// The runtime took it back.
-    TakenBack,
-    /// What it was about is not what it was.
-    ToolChanged,
-}
-
-impl Closing {
-    fn status(self) -> ApprovalStatus {
-        match self {
-            Self::Dropped | Self::ToolChanged => ApprovalStatus::Void,
-            Self::Expired => ApprovalStatus::Expired,
-            Self::TakenBack => ApprovalStatus::Cancelled,
-        }
-    }
-
-    fn failure(self) -> Failure {
-        let (code, text) = match self {
-            Self::Dropped | Self::Expired => {
-                (FailureCode::ApprovalExpired, "Nobody approved this call in time.")
-            }
-            Self::TakenBack => (FailureCode::Cancelled, "The call was cancelled."),
-            Self::ToolChanged => (FailureCode::ApprovalVoid, words::VOID),
-        };
-        Failure::not_sent(code, text)
-    }
-}
 
 impl Gateway {
     /// Approvals that a key may see, the newest first.
@@ -73,9 +39,11 @@ impl Gateway {
     ) -> Result<Vec<Approval>, CallError> {
         let organisation = Some(caller.organisation.clone());
         let most = filter.most.min(MOST);
-        let filter = ApprovalFilter { organisation, most, ..filter };
+        let (reach, bytes) = (reach(caller, most), Some(MOST_BYTES));
+        let filter = ApprovalFilter { organisation, most: reach, most_bytes: bytes, ..filter };
         let mut found = self.memory.store.approvals(&filter).await?;
         found.retain(|one| may_see(caller, &one.tool, one.agent_id.as_deref()));
+        found.truncate(most);
         Ok(found)
     }
 
@@ -103,9 +71,9 @@ impl Gateway {
         }
         let by = DecidedBy {
             id: caller.name.clone(),
-            name: verdict.name,
             // A key is known to be itself; which person sits behind it is its own word.
-            verified: true,
+            verified: verdict.name.is_none(),
+            name: verdict.name,
         };
         let settled = self.settle(approval, verdict.yes, by, verdict.reason, None).await?;
         Ok(settled.0)
@@ -137,8 +105,8 @@ impl Gateway {
             .filter(|live| may_see(caller, &live.call.tool, live.call.context.agent_id.as_deref()))
         {
             live.presence.take_back();
+            // One that waits for its turn only looked whether it may run: it is closed below.
             live.over(Duration::from_secs(1)).await;
-            return self.follow(caller, id, Duration::ZERO).await;
         }
         let told = self.follow(caller, id, Duration::ZERO).await?;
         if told.phase != Phase::Waiting {
@@ -200,7 +168,9 @@ impl Gateway {
         let alias = live.identity.clone();
         let settled = self.settle(approval, true, by, None, alias).await;
         let told = match settled {
-            Ok((_, Some(running))) => self.wait_for(running, &live.caller, &id, CONFIRM_WAIT).await,
+            Ok((_, Some(running))) => {
+                self.wait_for(running, &live.caller, &id, live.call.wait).await
+            }
             Ok((_, None)) => self.follow_kept(&live.caller, &id).await,
             // Somebody answered at the same moment: this one asks anew.
             Err(CallError::Closed(_)) => return Stop::Again,
@@ -263,7 +233,7 @@ impl Gateway {
         self.count_unasked(&kept, &decided);
         self.waiting_changed();
         if let Some(failure) = failure {
-            self.ended_waiting(&kept, &decided, failure);
+            self.ended_waiting(&kept, Some(&decided), failure);
             return Ok((decided, None));
         }
         let leave = Leave { approval: decided.clone(), record: kept, is_patient: true };
@@ -296,7 +266,7 @@ impl Gateway {
         }
         self.count_decided(&closed, now_ms);
         self.count_unasked(&kept, &closed);
-        self.ended_waiting(&kept, &closed, failure);
+        self.ended_waiting(&kept, Some(&closed), failure);
         self.waiting_changed();
         Ok(())
     }
@@ -340,8 +310,13 @@ impl Gateway {
         self.metrics.approval_ended(&self.metrics.tool(&approval.tool), approval.status, waited);
     }
 
-    /// What every end leaves behind, for a call that ends while it waits.
-    fn ended_waiting(&self, record: &CallRecord, approval: &Approval, failure: Failure) {
+    /// What every end leaves behind, for a call that ends without having run here.
+    pub(super) fn ended_waiting(
+        &self,
+        record: &CallRecord,
+        approval: Option<&Approval>,
+        failure: Failure,
+    ) {
         let epoch = self.epoch();
         let tool = epoch.snapshot.tool(&record.tool);
         let finished_at_ms = record.finished_at_ms.unwrap_or(record.created_at_ms);
@@ -350,7 +325,7 @@ impl Gateway {
             tool: record.tool.to_string(),
             reference: tool.map(|tool| reference(tool, None)),
             decision: None,
-            approval: Some(Box::new(approval.clone())),
+            approval: approval.cloned().map(Box::new),
             ended: Err(failure),
             attempts: Vec::new(),
             idempotency_key: None,
@@ -382,17 +357,6 @@ fn waiting(record: &CallRecord, change: &Change<'_>) -> CallRecord {
     let text = changed(&record.outcome, Phase::Waiting, change);
     let outcome = text.map_or_else(|| record.outcome.clone(), Bytes::from);
     CallRecord { outcome, ..record.clone() }
-}
-
-fn ruling(approval: &Approval, at_ms: i64) -> Ruling {
-    Ruling {
-        organisation: approval.organisation.to_string(),
-        id: approval.id.clone(),
-        status: approval.status,
-        at_ms,
-        by: approval.decided_by.clone(),
-        reason: approval.reason.clone(),
-    }
 }
 
 fn stop(error: StoreError) -> Stop {

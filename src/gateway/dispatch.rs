@@ -9,12 +9,13 @@ use tokio::time::Instant;
 
 use crate::clock::BoxFuture;
 use crate::exec::Presence;
+use crate::gateway::closing::Closing;
 use crate::gateway::ledger::{Entry, Live};
 use crate::gateway::record::call_of;
 use crate::gateway::told::{CallError, Told};
 use crate::gateway::waiting::millis;
 use crate::gateway::{Gateway, Leave, Stop};
-use crate::model::approval::Approval;
+use crate::model::approval::{Approval, ApprovalStatus};
 use crate::model::id::CallId;
 use crate::model::outcome::Failure;
 use crate::policy::identity::{Caller, Proof};
@@ -22,6 +23,11 @@ use crate::store::records::{ApprovalFilter, CallRecord};
 
 /// What limits and circuit stand in the way of is looked at this often: an operator may have opened the way.
 const LOOK: Duration = Duration::from_secs(1);
+/// Approved calls that are looked at in one round.
+const MOST: usize = 10_000;
+
+/// A request that looks a call up holds its names for no longer than this.
+const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// A call that runs in a task of its own.
 pub(super) type Running = oneshot::Receiver<Result<Told, CallError>>;
@@ -70,8 +76,12 @@ impl Gateway {
     async fn run_on(self: &Arc<Self>, leave: Leave) -> Result<Told, CallError> {
         let caller = caller_of(&leave.record);
         let id = leave.record.id.clone();
-        let entry = (!self.ending.is_up()).then(|| self.enter_waiting(&leave.record, &caller));
-        let Some(entry) = entry.flatten() else {
+        let turn = self.ledger.take_turn(&leave.record.organisation, &id);
+        let entry = turn.filter(|_| !self.ending.is_up()).and_then(|turn| {
+            let entry = self.enter_waiting(&leave.record, &caller)?;
+            Some((turn, entry))
+        });
+        let Some((_turn, entry)) = entry else {
             // It runs already, or waits for its turn: somebody else tells it.
             return self.follow(&caller, &id, Duration::ZERO).await;
         };
@@ -98,7 +108,12 @@ impl Gateway {
                 Some(entry) => entry,
                 None => match self.ledger.enter(&live) {
                     Ok(entry) => entry,
-                    Err(_) => return self.follow(&live.caller, &live.call.id, left).await,
+                    Err(_) if leave.is_patient && !self.ending.is_up() => {
+                        // Somebody asks about it at this moment.
+                        tokio::time::sleep(BRIEFLY.min(left)).await;
+                        continue;
+                    }
+                    Err(_) => return self.follow_kept(&live.caller, &live.call.id).await,
                 },
             };
             match self.go(&self.epoch(), held, Some(&leave)).await {
@@ -126,15 +141,24 @@ impl Gateway {
     /// Approved calls that nobody runs: their gateway ended between the yes and the first byte, or is another one.
     pub(super) async fn take_up(self: &Arc<Self>) -> Result<(), CallError> {
         let filter = ApprovalFilter {
-            status: Some(crate::model::approval::ApprovalStatus::Approved),
+            status: Some(ApprovalStatus::Approved),
             unused_of_waiting: true,
-            most: 100,
+            most: MOST,
             ..ApprovalFilter::default()
         };
         let now_ms = self.clock.unix_ms();
         for approval in self.memory.store.approvals(&filter).await? {
-            let id = &approval.call_id;
-            if !approval.is_good(now_ms) || self.ledger.call(&approval.organisation, id).is_some() {
+            let (organisation, id) = (&approval.organisation, &approval.call_id);
+            let is_looked_after = self.ledger.takes_turns(organisation, id)
+                || self.ledger.call(organisation, id).is_some();
+            if is_looked_after {
+                continue;
+            }
+            if !approval.is_good(now_ms) {
+                // Nobody ran it while the yes was good, and nothing can run on it any more.
+                if let Err(error) = self.close(approval, Closing::Expired).await {
+                    tracing::warn!(%error, "An approved call could not be closed.");
+                }
                 continue;
             }
             let record = self.memory.store.call(&approval.organisation, id).await?;
@@ -185,3 +209,6 @@ fn caller_of(record: &CallRecord) -> Arc<Caller> {
 fn pause(failure: &Failure, left: Duration) -> Duration {
     failure.retry_after.unwrap_or(LOOK).min(LOOK).min(left)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,17 +2,22 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::gateway::Gateway;
 use crate::gateway::ledger::Standing;
 use crate::gateway::replay::may_see;
 use crate::gateway::told::{CallError, Told};
+use crate::model::call::CallContext;
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
 use crate::policy::identity::Caller;
-use crate::store::records::{CallFilter, CallRecord};
+use crate::store::records::{CallFilter, CallRecord, within};
 
-/// Calls that one request is told at most.
-const MOST: usize = 1000;
+/// Calls, or approvals, that one request is told at most.
+pub(super) const MOST: usize = 1000;
+/// Bytes of them that are read at most: arguments and answers can be large.
+pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Another gateway may change a call that is kept in a shared store: it is looked at this often.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -65,6 +70,14 @@ impl Gateway {
         Ok(Told { phase: record.phase, id: record.id, body: record.outcome })
     }
 
+    /// What an open call was asked with. It may never be kept: `storage.keep.max_calls` can be 0.
+    pub fn asked(&self, caller: &Caller, id: &CallId) -> Option<(Bytes, CallContext)> {
+        let live = self.ledger.call(&caller.organisation, id)?;
+        let (call, context) = (&live.call, &live.call.context);
+        let is_seen = may_see(caller, &call.tool, context.agent_id.as_deref());
+        is_seen.then(|| (call.arguments.text().clone(), context.clone()))
+    }
+
     /// What is kept of a call.
     pub async fn kept(&self, caller: &Caller, id: &CallId) -> Result<CallRecord, CallError> {
         let organisation = caller.organisation.as_str();
@@ -88,12 +101,15 @@ impl Gateway {
         // What ended just now is not missing.
         self.memory.recorder.flush().await;
         let organisation = caller.organisation.clone();
-        let filter = CallFilter { organisation, most: filter.most.min(MOST), ..filter };
+        let most = filter.most.min(MOST);
+        let filter = CallFilter { organisation, most: reach(caller, most), ..filter };
         let mut found = self.memory.store.calls(&filter).await?;
         found.retain(|one| may_see(caller, &one.tool, one.context.agent_id.as_deref()));
         if filter.phase.is_none_or(|phase| phase == Phase::Running) {
             self.add_running(caller, &filter, &mut found);
         }
+        let newest = found.iter().rev().take(most).map(CallRecord::bytes);
+        found.drain(..found.len() - within(newest, Some(MOST_BYTES)));
         Ok(found)
     }
 
@@ -118,7 +134,10 @@ impl Gateway {
             }
         }
         found.sort_by_key(|one| one.created_at_ms);
-        let surplus = found.len().saturating_sub(filter.most);
-        found.drain(..surplus);
     }
+}
+
+/// How many the store is asked for, so that a key sees so many of its own among those of others.
+pub(super) fn reach(caller: &Caller, most: usize) -> usize {
+    if caller.agents.is_empty() && caller.tools.is_empty() { most } else { MOST }
 }

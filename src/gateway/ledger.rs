@@ -1,9 +1,9 @@
 //! The calls that are open in this process: who asks for one of them again joins it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -22,6 +22,7 @@ use crate::policy::identity::Caller;
 #[derive(Debug, Default)]
 pub struct Ledger {
     open: Mutex<HashMap<u64, Arc<Live>>>,
+    turns: Mutex<HashSet<(Arc<str>, CallId)>>,
     hasher: RandomState,
 }
 
@@ -36,6 +37,10 @@ pub struct Live {
     pub identity: Option<IdempotencyKey>,
     /// The identity of the next turn's request on which it runs: that request holds it here meanwhile.
     pub alias: Option<IdempotencyKey>,
+    /// Whether it was sent before, and is sent again because the runtime wants that.
+    pub is_repeat: bool,
+    /// The earlier call that runs in its place, where it is sent again.
+    pub runs_as: OnceLock<Arc<Live>>,
     /// Unix milliseconds.
     pub created_at_ms: i64,
     /// Who waits for it.
@@ -95,6 +100,8 @@ impl Live {
             caller,
             identity,
             alias: None,
+            is_repeat: false,
+            runs_as: OnceLock::new(),
             created_at_ms,
             presence,
             standing,
@@ -204,6 +211,19 @@ impl Entry {
     }
 }
 
+/// One task's wait for the turn of an approved call: nobody else tries meanwhile.
+#[derive(Debug)]
+pub struct Turn {
+    ledger: Arc<Ledger>,
+    name: (Arc<str>, CallId),
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.ledger.turns().remove(&self.name);
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
         self.ledger.leave(&self.live);
@@ -230,6 +250,8 @@ impl Ledger {
         for hash in hashes.into_iter().flatten() {
             open.entry(hash).or_insert_with(|| live.clone());
         }
+        // One that waited for its turn is checked anew: whoever asks for it now waits for that.
+        *live.lock() = Standing::Checked;
         Ok(Entry { ledger: self.clone(), live: live.clone() })
     }
 
@@ -238,6 +260,21 @@ impl Ledger {
         let name = Name::Id(organisation, id);
         let open = self.lock();
         open.get(&self.hash(&name)).filter(|live| live.is_named(&name)).cloned()
+    }
+
+    /// Lets a call of this id wait for its turn to run; `None` where it does so already.
+    pub fn take_turn(self: &Arc<Self>, organisation: &Arc<str>, id: &CallId) -> Option<Turn> {
+        let name = (organisation.clone(), id.clone());
+        self.turns().insert(name.clone()).then(|| Turn { ledger: self.clone(), name })
+    }
+
+    /// Whether a call of this id waits for its turn to run.
+    pub fn takes_turns(&self, organisation: &Arc<str>, id: &CallId) -> bool {
+        self.turns().contains(&(organisation.clone(), id.clone()))
+    }
+
+    fn turns(&self) -> MutexGuard<'_, HashSet<(Arc<str>, CallId)>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls that run, each once.

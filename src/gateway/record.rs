@@ -8,14 +8,16 @@ use bytes::Bytes;
 
 use crate::config::snapshot::Tool;
 use crate::config::storage::Capture;
+use crate::gateway::closing::ruling;
 use crate::gateway::ledger::{Begun, Entry, Live};
 use crate::gateway::notices::Teller;
 use crate::gateway::told::{Told, reference};
 use crate::gateway::{Gateway, Leave, Stop, Way};
+use crate::model::approval::{Approval, ApprovalStatus};
 use crate::model::call::{DEFAULT_WAIT, ToolCall};
 use crate::model::canonical;
 use crate::model::json;
-use crate::model::outcome::{CallOutcome, Decision, Failure, FailureCode, Phase, Sent, Status};
+use crate::model::outcome::{CallOutcome, Decision, Failure, Phase, Sent, Status};
 use crate::model::outcome_text::change::{Change, changed, without_answer};
 use crate::model::outcome_text::{self, OpenCall};
 use crate::net::epoch::Epoch;
@@ -63,8 +65,16 @@ impl Gateway {
         record.code = Some(Cow::Borrowed(outcome.code()));
         record.finished_at_ms = Some(outcome.finished_at_ms);
         record.bound = is_sent;
+        if let Some(leave) = way.leave
+            && !self.may_end(entry.live(), leave, &record).await
+        {
+            // Another gateway runs it, or has closed it.
+            return self.follow_kept(way.caller, &outcome.id).await.unwrap_or(told);
+        }
         match way.leave {
             None if !keeps_calls(way.epoch) && !is_begun(entry.live()) => {}
+            // What an earlier request may have done is what happened.
+            None if entry.live().is_repeat && !is_sent => {}
             None => {
                 forget_text(&mut record, captures(way.epoch, tool));
                 self.memory.recorder.offer(record);
@@ -73,14 +83,19 @@ impl Gateway {
                 record.alias.clone_from(&leave.record.alias);
                 record.arguments_digest = Some(leave.approval.arguments_digest.as_str().into());
                 // What sent nothing may run on the same yes, so its identity stays its own.
-                let is_good = !is_sent
-                    && leave.approval.expires_at_ms > outcome.finished_at_ms
-                    && !is_void(outcome);
+                let approval = leave.approval_after(&outcome.ended);
+                let is_void = approval.status == ApprovalStatus::Void;
+                let is_good =
+                    !is_sent && leave.approval.expires_at_ms > outcome.finished_at_ms && !is_void;
                 record.bound = is_sent || is_good;
                 if !is_good {
                     forget_text(&mut record, captures(way.epoch, tool));
                 }
-                self.end_of_waited(leave, record, is_good).await;
+                if is_void {
+                    self.end_as_void(&approval, record).await;
+                } else {
+                    self.end_of_waited(leave, record, is_good).await;
+                }
             }
         }
         let bound = is_sent;
@@ -101,6 +116,38 @@ impl Gateway {
             }
         }
         self.waiting_changed();
+    }
+
+    /// What a person said yes to is not what would run: with the call their yes ends too.
+    async fn end_as_void(&self, approval: &Approval, record: CallRecord) {
+        let now_ms = self.clock.unix_ms();
+        let epoch = self.epoch();
+        let notices = Teller::new(&epoch.snapshot, now_ms).call_finished(&record);
+        match self.memory.store.decide(ruling(approval, now_ms), Some(record), notices).await {
+            Ok(_) => self.memory.outbox.written(),
+            // It stays approved, and is looked at again.
+            Err(error) => tracing::warn!(%error, "A call's approval could not be closed."),
+        }
+        self.waiting_changed();
+    }
+
+    /// Whether the end of a call that did not begin here is this gateway's to keep: with a shared store another one may
+    /// have begun it meanwhile.
+    async fn may_end(&self, live: &Live, leave: &Leave, record: &CallRecord) -> bool {
+        let store = &self.memory.store;
+        if !store.is_shared() || live.begun().is_some() {
+            return true;
+        }
+        let claim = CallRecord {
+            phase: Phase::Running,
+            bound: true,
+            code: None,
+            finished_at_ms: None,
+            instance: Some(self.memory.instance.clone()),
+            ..record.clone()
+        };
+        let now_ms = self.clock.unix_ms();
+        matches!(store.start(claim, &leave.approval.id, now_ms).await, Ok(true))
     }
 
     /// Before the first byte: what has to be kept is kept, and the identity is the call's own from now on.
@@ -137,7 +184,8 @@ impl Gateway {
             match self.memory.store.bind(self.running_record(live, &begun)).await {
                 Ok(Bound::Now) => begun.is_kept.store(true, Ordering::Release),
                 // Its own earlier end, which the runtime wants sent again.
-                Ok(Bound::Before(other)) if other.id == live.call.id && other.phase.is_final() => {}
+                Ok(Bound::Before(other))
+                    if live.is_repeat && other.id == live.call.id && other.phase.is_final() => {}
                 Ok(Bound::Before(_)) => return Err(Stop::Again),
                 Err(error) if repeats_do_no_harm(tool) => {
                     tracing::warn!(%error, "A call's identity is not bound.");
@@ -164,6 +212,7 @@ impl Gateway {
         if let Some(approval) = &begun.approval {
             record.arguments_digest = Some(approval.arguments_digest.as_str().into());
         }
+        forget_text(&mut record, begun.tool.capture);
         record
     }
 
@@ -192,11 +241,6 @@ pub(super) fn keeps_calls(epoch: &Epoch) -> bool {
 /// Whether it is kept that the call runs: then its end has to be kept too.
 fn is_begun(live: &Live) -> bool {
     live.begun().is_some_and(|begun| begun.is_kept.load(Ordering::Acquire))
-}
-
-/// Whether what was approved is no longer what would run.
-fn is_void(outcome: &CallOutcome) -> bool {
-    outcome.ended.as_ref().is_err_and(|failure| failure.code == FailureCode::ApprovalVoid)
 }
 
 /// What is kept of a call, as far as the call itself says it.

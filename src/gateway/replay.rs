@@ -6,10 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::gateway::flight::Outliving;
 use crate::gateway::ledger::{Entry, Live, Standing};
 use crate::gateway::record::{call_of, repeats_do_no_harm};
 use crate::gateway::told::{CallError, Told};
-use crate::gateway::{Gateway, Leave, Stop};
+use crate::gateway::{Gateway, LONGEST_DEADLINE, Leave, Stop};
 use crate::model::approval::Approval;
 use crate::model::canonical;
 use crate::model::id::CallId;
@@ -76,7 +77,9 @@ impl Gateway {
             let Some(record) = record.filter(|record| record.bound) else {
                 return Ok(Found::New(entry));
             };
-            return self.known_before(epoch, entry, record, until).await;
+            if let Some(found) = self.known_before(epoch, entry, record, until).await? {
+                return Ok(found);
+            }
         }
     }
 
@@ -141,52 +144,97 @@ impl Gateway {
         }
     }
 
-    /// A kept call has one of the names.
+    /// A kept call has one of the names. `None`: it changed meanwhile, and is looked up anew.
     async fn known_before(
         self: &Arc<Self>,
         epoch: &Epoch,
         entry: Entry,
         record: CallRecord,
         until: Instant,
-    ) -> Result<Found, CallError> {
+    ) -> Result<Option<Found>, CallError> {
         let live = entry.live().clone();
+        let is_same = is_same(&record, &live);
         let good = self.good_approval(&record).await?;
-        if !is_same(&record, &live) {
-            // What was refused or not sent keeps nobody else from the identity.
-            if good.is_some() {
-                self.memory.store.release(&record.organisation, &record.id).await?;
-                return Ok(Found::New(entry));
-            }
+        let is_unsent = record.phase.is_final() && sent_of(&record) == Some(Sent::NotSent);
+        if is_unsent && (good.is_none() || !is_same) {
+            // What was refused or not sent keeps nobody from the identity, but for the yes on which it may run yet.
+            self.memory.store.release(&record.organisation, &record.id).await?;
+            return Ok(Some(Found::New(entry)));
+        }
+        if !is_same {
             return Err(conflict(&live, &record.id));
         }
         let left = until.saturating_duration_since(self.clock.now());
         if !record.phase.is_final() {
             drop(entry);
             let told = self.follow(&live.caller, &record.id, follow_time(&record, left)).await?;
-            return Ok(Found::Told(told));
+            return Ok(Some(Found::Told(told)));
         }
         if let Some(approval) = good {
             drop(entry);
             let leave = Leave { approval, record, is_patient: true };
-            return Ok(Found::Told(self.dispatch_and_wait(leave, left).await?));
+            return Ok(Some(Found::Told(self.dispatch_and_wait(leave, left).await?)));
         }
         if live.call.resend && sent_of(&record) == Some(Sent::Unknown) {
             let tool = epoch.snapshot.tool(&record.tool);
             if !tool.is_some_and(|tool| repeats_do_no_harm(tool)) {
                 return Err(CallError::NotIdempotent);
             }
-            drop(entry);
-            return match self.ledger.enter(&once_more(&record, &live)?) {
-                Ok(entry) => Ok(Found::New(entry)),
-                Err(other) => {
-                    let told = self.join(&other, &live, until).await?;
-                    told.map(Found::Told).ok_or(CallError::Unavailable)
-                }
-            };
+            return self.send_again(entry, &record, until).await;
         }
         let told =
             Told { phase: record.phase, id: record.id.clone(), body: record.outcome.clone() };
-        Ok(Found::Told(self.tell_again(&record.tool, told)))
+        Ok(Some(Found::Told(self.tell_again(&record.tool, told))))
+    }
+
+    /// The call of a record takes the place of the one that asks to send it once more.
+    async fn send_again(
+        self: &Arc<Self>,
+        entry: Entry,
+        record: &CallRecord,
+        until: Instant,
+    ) -> Result<Option<Found>, CallError> {
+        let live = entry.live().clone();
+        if live.runs_as.get().is_none() {
+            // Only this request sets it.
+            let _ = live.runs_as.set(once_more(record, &live)?);
+        }
+        let Some(again) = live.runs_as.get() else { return Err(CallError::Unavailable) };
+        drop(entry);
+        match self.ledger.enter(again) {
+            Ok(entry) => {
+                // Between the two places another request may have sent it.
+                let now = self.known(again).await?;
+                let is_unknown = now.is_some_and(|now| sent_of(&now) == Some(Sent::Unknown));
+                Ok(is_unknown.then_some(Found::New(entry)))
+            }
+            Err(other) => Ok(self.join(&other, &live, until).await?.map(Found::Told)),
+        }
+    }
+
+    /// The runtime's patience is over: tells its call as running once it runs, or its end where that comes first.
+    pub(super) async fn tell_running(
+        &self,
+        live: &Arc<Live>,
+        mut outliving: Outliving<Result<Told, CallError>>,
+    ) -> Result<Told, CallError> {
+        loop {
+            let current = live.runs_as.get().unwrap_or(live);
+            tokio::select! {
+                biased;
+                told = &mut outliving => return told,
+                _ = current.past_checks(LONGEST_DEADLINE) => {}
+            }
+            if let Some(told) = self.running(current) {
+                outliving.go_on();
+                return Ok(told);
+            }
+            let is_replaced = live.runs_as.get().is_some_and(|again| !Arc::ptr_eq(again, current));
+            if !is_replaced {
+                // It was asked for before, or ends its own waiting now.
+                return outliving.await;
+            }
+        }
     }
 
     /// The approval on which a call that sent nothing may run yet.
@@ -208,9 +256,16 @@ impl Gateway {
 
 /// The call of a record, to be sent once more: the same key, the same body.
 fn once_more(record: &CallRecord, asking: &Live) -> Result<Arc<Live>, CallError> {
-    let call = call_of(record).ok_or(CallError::Unavailable)?;
+    // Where the arguments are not kept, those that were given again have their digest.
+    let arguments = record.arguments.as_ref().unwrap_or(asking.call.arguments.text()).clone();
+    let kept = CallRecord { arguments: Some(arguments), ..record.clone() };
+    let mut call = call_of(&kept).ok_or(CallError::Unavailable)?;
+    call.credentials.clone_from(&asking.call.credentials);
     let (caller, presence) = (asking.caller.clone(), asking.presence.clone());
-    Ok(Arc::new(Live::new(call, caller, record.created_at_ms, presence)))
+    let mut live = Live::new(call, caller, record.created_at_ms, presence);
+    live.alias.clone_from(&record.alias);
+    live.is_repeat = true;
+    Ok(Arc::new(live))
 }
 
 /// A call that is still being checked, for whoever waits no longer.
@@ -273,3 +328,6 @@ fn conflict(live: &Live, other: &CallId) -> CallError {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;

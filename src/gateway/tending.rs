@@ -9,8 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::gateway::Gateway;
-use crate::gateway::decisions::{Closing, since};
-use crate::gateway::record::keeps_calls;
+use crate::gateway::closing::Closing;
+use crate::gateway::decisions::since;
+use crate::gateway::notices::Teller;
+use crate::gateway::record::{captures, forget_text, keeps_calls};
 use crate::gateway::told::CallError;
 use crate::gateway::waiting::millis;
 use crate::model::approval::{Approval, ApprovalStatus};
@@ -73,7 +75,8 @@ impl Gateway {
             return;
         }
         for (live, begun) in self.ledger.running() {
-            if !begun.is_kept.swap(true, Ordering::AcqRel) {
+            // What is sent again is kept already, and what the earlier request did stays unknown until it ends.
+            if !live.is_repeat && !begun.is_kept.swap(true, Ordering::AcqRel) {
                 self.memory.recorder.offer(self.running_record(&live, &begun));
             }
         }
@@ -81,23 +84,23 @@ impl Gateway {
 
     async fn look_after(self: &Arc<Self>, round: u32) -> Result<(), CallError> {
         let store = &self.memory.store;
-        let pending = ApprovalFilter {
-            status: Some(ApprovalStatus::Pending),
-            most: MOST,
-            ..ApprovalFilter::default()
-        };
-        let pending = store.approvals(&pending).await?;
         let now_ms = self.clock.unix_ms();
-        let ages = pending.iter().map(|one| (one.tool.as_str(), since(one.created_at_ms, now_ms)));
-        self.metrics.approvals_stand(ages);
-        self.close_what_cannot_be_decided(pending, now_ms).await?;
-        self.take_up().await?;
         if round.is_multiple_of(HEARD) {
             store.heard(&self.memory.instance, now_ms).await?;
             if store.is_shared() {
                 self.bury_the_lost().await?;
             }
         }
+        let pending = ApprovalFilter {
+            status: Some(ApprovalStatus::Pending),
+            most: MOST,
+            ..ApprovalFilter::default()
+        };
+        let pending = store.approvals(&pending).await?;
+        let ages = pending.iter().map(|one| (one.tool.as_str(), since(one.created_at_ms, now_ms)));
+        self.metrics.approvals_stand(ages);
+        self.close_what_cannot_be_decided(pending, now_ms).await;
+        self.take_up().await?;
         if round.is_multiple_of(SWEPT) {
             store.sweep(&self.epoch().snapshot.storage.keep, now_ms).await?;
         }
@@ -105,20 +108,19 @@ impl Gateway {
     }
 
     /// Past their time, or about a tool that is not what it was.
-    async fn close_what_cannot_be_decided(
-        self: &Arc<Self>,
-        pending: Vec<Approval>,
-        now_ms: i64,
-    ) -> Result<(), CallError> {
+    async fn close_what_cannot_be_decided(self: &Arc<Self>, pending: Vec<Approval>, now_ms: i64) {
         for approval in pending {
             // Another gateway may have another configuration: the tool itself says what holds when the call runs.
             let closing = self.stands(&approval, now_ms);
             let is_shared = self.memory.store.is_shared();
-            if let Some(closing) = closing.filter(|one| !is_shared || *one == Closing::Expired) {
-                self.close(approval, closing).await?;
+            let closing = closing.filter(|one| !is_shared || *one == Closing::Expired);
+            let Some(closing) = closing else { continue };
+            let id = approval.id.clone();
+            // One that cannot be closed keeps nobody else waiting.
+            if let Err(error) = self.close(approval, closing).await {
+                tracing::warn!(approval = %id, %error, "A waiting call could not be closed.");
             }
         }
-        Ok(())
     }
 
     async fn bury_the_lost(&self) -> Result<(), StoreError> {
@@ -130,15 +132,22 @@ impl Gateway {
                 sent: Sent::Unknown,
                 ..Failure::not_sent(FailureCode::Internal, "The call failed inside the gateway.")
             };
-            if self.memory.store.bury(self.ended_unknown(record, &failure, now_ms)).await? {
+            let ended = self.ended_unknown(record, &failure, now_ms);
+            if self.memory.store.bury(ended.clone()).await? {
                 let call_id = call_id.as_str();
                 tracing::warn!(
                     call_id,
                     tool = &*tool,
                     "A call was lost with its gateway: whether it ran is not known."
                 );
-                self.metrics.ended(&self.metrics.tool(&tool), &Err(failure));
+                self.ended_waiting(&ended, None, failure);
                 self.waiting_changed();
+                let waited = self.memory.store.approvals_of(&ended.organisation, &ended.id).await?;
+                if !waited.is_empty() {
+                    let epoch = self.epoch();
+                    let teller = Teller::new(&epoch.snapshot, now_ms);
+                    self.memory.outbox.offer(teller.call_finished(&ended));
+                }
             }
         }
         Ok(())
@@ -154,7 +163,7 @@ impl Gateway {
             ..Change::default()
         };
         let text = changed(&record.outcome, phase, &change);
-        CallRecord {
+        let mut ended = CallRecord {
             phase,
             bound: true,
             code: Some(Cow::Borrowed(failure.code.as_str())),
@@ -162,6 +171,9 @@ impl Gateway {
             outcome: text.map_or_else(|| record.outcome.clone(), Bytes::from),
             instance: None,
             ..record
-        }
+        };
+        let capture = captures(&epoch, epoch.snapshot.tool(&ended.tool));
+        forget_text(&mut ended, capture);
+        ended
     }
 }

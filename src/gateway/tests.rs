@@ -17,7 +17,7 @@ use crate::telemetry::metrics::ToolLabels;
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
-/// Panics where the arguments name a bomb; at once, or after it has waited.
+/// Panics where the arguments name a bomb; at once, or after it has waited. Does not answer where they are `unknown`.
 struct Brittle;
 
 impl Executor for Brittle {
@@ -27,8 +27,14 @@ impl Executor for Brittle {
         Box::pin(async move {
             tokio::task::yield_now().await;
             assert!(!text.contains("later"), "a bomb that goes off later");
+            let ended = if text.contains("unknown") {
+                let failure = Failure::not_sent(FailureCode::Timeout, "It did not answer.");
+                Err(Failure { sent: Sent::Unknown, ..failure })
+            } else {
+                Ok(Success { result: ToolResult::Null, result_bytes: 0, cut_note: None })
+            };
             Executed {
-                ended: Ok(Success { result: ToolResult::Null, result_bytes: 0, cut_note: None }),
+                ended,
                 attempts: Vec::new(),
                 started_at_ms: None,
                 idempotency_key: None,
@@ -64,7 +70,11 @@ async fn gateway() -> Arc<Gateway> {
 
 /// The same with another policy of the tool, and what writes its counts.
 pub(super) async fn build(policy: &str) -> (Arc<Gateway>, TallyWorker) {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    build_at(policy, Arc::new(SystemClock)).await
+}
+
+/// The same by another clock.
+pub(super) async fn build_at(policy: &str, clock: Arc<dyn Clock>) -> (Arc<Gateway>, TallyWorker) {
     let epoch = Arc::new(Epoch::new(Arc::new(snapshot_of(policy)), None, &clock).unwrap());
     let metrics = Arc::new(Metrics::new(true));
     metrics.configure(true, [ToolLabels::of(&epoch.snapshot.tools["lookup"])]);

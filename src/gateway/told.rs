@@ -63,6 +63,9 @@ pub enum CallError {
     /// The decision is the person's own.
     #[error("the person themselves decides on this call: POST /v1/calls/{{id}}/confirmed")]
     Persons,
+    /// A call that needs a yes cannot be sent again: the one that it had let it run once.
+    #[error("the call needs a person's yes, which lets it run once: make a new call to ask again")]
+    YesIsUsed,
     /// The store cannot say or keep it now.
     #[error("the store is not available, try again")]
     Unavailable,

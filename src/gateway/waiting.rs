@@ -41,6 +41,9 @@ impl Gateway {
                 Effect::AskFirst => ApprovalKind::Person,
                 Effect::RequireApproval => ApprovalKind::Operator,
             };
+            if live.is_repeat {
+                return Err(Stop::Error(CallError::YesIsUsed));
+            }
             if !way.call.credentials.is_empty() {
                 return Err(Stop::Error(CallError::CredentialsCannotWait));
             }

@@ -152,6 +152,11 @@ pub struct Approval {
 }
 
 impl Approval {
+    /// About how much memory it takes: its arguments, which can be large.
+    pub fn bytes(&self) -> usize {
+        self.arguments.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Whether the call may run on it at this time, in Unix milliseconds.
     pub fn is_good(&self, now_ms: i64) -> bool {
         let is_unused = self.used_at_ms.is_none();

@@ -53,7 +53,7 @@ async fn list(State(state): State<ApiState>, request: Request) -> Result<Respons
     let filter = filter(status.as_deref(), tool, limit.as_deref())?;
     let found = state.gateway.approvals(&visit.caller, filter).await?;
     let data = found.iter().map(ApprovalBody::with_arguments).collect();
-    Ok(json(StatusCode::OK, &Page { data, next_cursor: None }))
+    Ok(json(StatusCode::OK, &Page { data }))
 }
 
 async fn one(
@@ -159,7 +159,6 @@ pub(super) fn verdict(bytes: &[u8], yes: bool) -> Result<Verdict, ApiError> {
 #[derive(Serialize)]
 struct Page<'a> {
     data: Vec<ApprovalBody<'a>>,
-    next_cursor: Option<&'a str>,
 }
 
 #[cfg(test)]

@@ -57,15 +57,21 @@ async fn one(
     let [wait] = parameters(visit.query.as_deref(), &["wait_ms"])?;
     let wait = wait.map_or(Ok(Duration::ZERO), |text| patience(&text))?;
     let (id, caller) = (call_id(id)?, &visit.caller);
+    let open = state.gateway.asked(caller, &id);
     let told = tokio::select! {
         biased;
         told = state.gateway.follow(caller, &id, wait) => told?,
         // Whoever waits for a call must not hold the gateway's end up.
         () = state.drains() => state.gateway.follow(caller, &id, Duration::ZERO).await?,
     };
-    let kept = state.gateway.kept(caller, &id).await?;
-    let body = with_context(&told.body, kept.arguments.as_deref(), &kept.context).into();
-    Ok(answer(Told { body, ..told }))
+    let body = match (state.gateway.kept(caller, &id).await, open) {
+        (Ok(kept), _) => with_context(&told.body, kept.arguments.as_deref(), &kept.context),
+        (Err(CallError::NotFound), Some((arguments, context))) => {
+            with_context(&told.body, Some(&arguments), &context)
+        }
+        (Err(error), _) => return Err(error.into()),
+    };
+    Ok(answer(Told { body: body.into(), ..told }))
 }
 
 async fn cancel(
@@ -153,7 +159,7 @@ fn written(calls: &[CallRecord]) -> Vec<u8> {
         let arguments = call.arguments.as_deref();
         out.extend_from_slice(&with_context(&call.outcome, arguments, &call.context));
     }
-    out.extend_from_slice(b"],\"next_cursor\":null}");
+    out.extend_from_slice(b"]}");
     out
 }
 

@@ -32,7 +32,9 @@ impl From<CallError> for ApiError {
                 let code = ApiCode::InvalidDefinition;
                 Self::field_of(code, Some("credentials"), "/credentials", &text)
             }
-            CallError::Closed(_) | CallError::Persons => Self::new(ApiCode::ApprovalClosed, text),
+            CallError::Closed(_) | CallError::Persons | CallError::YesIsUsed => {
+                Self::new(ApiCode::ApprovalClosed, text)
+            }
             CallError::Conflict(_) => Self::new(ApiCode::IdempotencyConflict, text),
             CallError::NotFound => Self::new(ApiCode::NotFound, text),
             CallError::NotIdempotent => Self::new(ApiCode::NotIdempotent, text),

@@ -77,9 +77,9 @@ impl Batch {
                 self.by_identity.insert(key, record.id.clone());
             }
         }
-        self.bytes += size(&record);
+        self.bytes += record.bytes();
         match self.records.insert(name.clone(), record) {
-            Some(before) => self.bytes -= size(&before),
+            Some(before) => self.bytes -= before.bytes(),
             None => self.order.push_back(name),
         }
     }
@@ -94,8 +94,11 @@ impl Batch {
     }
 }
 
-fn size(record: &CallRecord) -> usize {
-    record.outcome.len() + record.arguments.as_ref().map_or(0, bytes::Bytes::len)
+/// Whether a record says that a call runs whose end is known: a call that ended does not run again. Another call under
+/// the same id, which was free, does.
+fn has_ended(known: &CallRecord, record: &CallRecord) -> bool {
+    let is_same = known.created_at_ms == record.created_at_ms;
+    is_same && known.phase.is_final() && !record.phase.is_final()
 }
 
 impl Recorder {
@@ -120,8 +123,8 @@ impl Recorder {
         let mut waiting = self.0.lock();
         let name = (record.organisation.clone(), record.id.clone());
         let known = waiting.next.find(&name);
-        // A call that ended does not run again.
-        if known.is_some_and(|one| one.phase.is_final() && !record.phase.is_final()) {
+        let kept = known.or_else(|| waiting.writing.find(&name));
+        if kept.is_some_and(|one| has_ended(one, &record)) {
             return;
         }
         if known.is_none() && waiting.next.is_full() {
@@ -240,7 +243,11 @@ impl Queue {
         let mut dropped = 0;
         for name in &newer.order {
             let Some(record) = newer.records.get(name) else { continue };
-            if waiting.next.is_full() && waiting.next.find(name).is_none() {
+            let known = waiting.next.find(name);
+            if known.is_some_and(|one| has_ended(one, record)) {
+                continue;
+            }
+            if waiting.next.is_full() && known.is_none() {
                 dropped += 1;
             } else {
                 waiting.next.put(record.clone());
@@ -253,3 +260,6 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,23 @@ pub struct CallRecord {
     pub instance: Option<Arc<str>>,
 }
 
+impl CallRecord {
+    /// About how much memory it takes: its texts, which can be large.
+    pub fn bytes(&self) -> usize {
+        self.outcome.len() + self.arguments.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+/// How many of these, the newest first, have so many bytes at most; always one.
+pub fn within(sizes: impl Iterator<Item = usize>, most_bytes: Option<usize>) -> usize {
+    let (most, mut bytes) = (most_bytes.unwrap_or(usize::MAX), 0_usize);
+    let fits = |(at, size): &(usize, usize)| {
+        bytes = bytes.saturating_add(*size);
+        *at == 0 || bytes <= most
+    };
+    sizes.enumerate().take_while(fits).count()
+}
+
 /// Which calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallFilter {
@@ -87,6 +104,8 @@ pub struct ApprovalFilter {
     pub unused_of_waiting: bool,
     /// So many of the newest at most.
     pub most: usize,
+    /// And so many bytes of them, though always one; not bounded where it is not given.
+    pub most_bytes: Option<usize>,
 }
 
 /// Something that people are told, and where.
@@ -193,4 +212,18 @@ pub struct ShadowSample {
     pub call_id: String,
     /// Its tool.
     pub tool: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_fit_are_kept_and_always_one() {
+        let fit = |sizes: &[usize], most| within(sizes.iter().copied(), most);
+        assert_eq!(fit(&[5, 5, 5], Some(10)), 2);
+        assert_eq!(fit(&[50, 5], Some(10)), 1);
+        assert_eq!(fit(&[usize::MAX, usize::MAX], None), 2);
+        assert_eq!(fit(&[], Some(0)), 0);
+    }
 }

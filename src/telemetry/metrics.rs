@@ -272,6 +272,7 @@ impl Metrics {
             let known = before.tools.get(tool.name).filter(|known| known.label == label);
             let new = || Arc::new(ToolMetrics::new(&self.vectors, label));
             let metrics = known.map_or_else(new, Arc::clone);
+            self.waiting.pending.with_label_values(&[label]);
             if let Some(Definition { owner, profile, effect }) = tool.definition {
                 let decisions = &self.vectors.policy_decisions;
                 decisions.with_label_values(&[label, effect.as_str(), "enforce"]);
@@ -295,6 +296,10 @@ impl Metrics {
         }
         if !gone.is_empty() {
             self.vectors.forget(&gone);
+            for label in &gone {
+                // An error means that it is gone already.
+                let _ = self.waiting.pending.remove_label_values(&[*label]);
+            }
         }
     }
 
@@ -309,13 +314,6 @@ impl Metrics {
             let keys = i64::try_from(keys).unwrap_or(i64::MAX);
             self.vectors.signing_keys.with_label_values(&[label]).set(keys);
         }
-    }
-
-    /// The label that a tool's series have.
-    pub(super) fn label(&self, tool: &str) -> String {
-        let named = self.named();
-        let known = named.tools.contains_key(tool);
-        named.label(if known { tool } else { UNKNOWN_TOOL }).to_owned()
     }
 
     fn named(&self) -> Arc<Named> {

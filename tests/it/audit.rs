@@ -1,12 +1,18 @@
 //! The audit trail: what an operator did, and who was refused for a key, each as one line of a stream of its own.
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use sortie::model::id::hex;
+use sortie::store::Store;
+use sortie::store::sqlite::SqliteStore;
 
 use crate::support::gateway::Gateway;
 use crate::support::http::request;
+use crate::support::script::{Script, answer};
 use crate::support::wait::poll;
 use crate::support::world::World;
 
+const DESK: &str = "sk-desk-Vb3NmK7pLs9XqT2w";
 const READER: &str = "sk-reader-Lm4QxT8vRk2WzPn7";
 
 /// The lines of this action, once there are so many.
@@ -106,4 +112,80 @@ async fn who_is_refused_for_a_key_is_taken_down_and_nobody_floods_the_trail() {
     check(&of("test-runtime")[0], "test-runtime", json!("agent"), [Value::Null, Value::Null]);
     assert_eq!(of("test-runtime")[0]["detail"], json!({"reason": "missing_scope"}));
     gateway.finish().await;
+}
+
+#[tokio::test]
+async fn what_people_decide_and_change_is_taken_down_and_kept() {
+    let kept = tempfile::tempdir().expect("a folder");
+    let file = kept.path().join("kept.db");
+    let world = World::plain().await;
+    world.upstream.default(Script::always(answer(200, "text/plain", "fine")));
+    let config = world.config().tool(world.tool("refund").set("policy", json!("require_approval")));
+    let config = config.tool(world.tool("delete").set("policy", json!("ask_first")));
+    let scopes = json!({"scopes": ["agent:approve", "agent:policy", "agent:call"]});
+    let url = json!(format!("sqlite:{}", file.display()));
+    let gateway = config.key("desk", DESK, scopes).set("/storage/url", url).start().await;
+    let send = async |method: &str, path: &str, body: Value| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let reply = gateway.send(request(method, path, Some(DESK), &body).as_bytes()).await;
+        assert!(reply.status < 300, "{}", reply.text());
+    };
+    let mut expected = Vec::new();
+    for (verb, status) in [("approve", "approved"), ("reject", "rejected")] {
+        let call = gateway.call("refund", json!({"card": "4111-1111"})).await;
+        let approval = call.at("/approval/id").as_str().expect("an id").to_owned();
+        let digest = call.at("/approval/arguments_digest");
+        let body = json!({"arguments_digest": digest, "reason": "Seen.", "name": "Ada"});
+        send("POST", &format!("/v1/approvals/{approval}/{verb}"), body).await;
+        let line = lines(&gateway, &format!("approval.{status}"), 1).await.remove(0);
+        check(&line, "desk", json!(approval), [json!("pending"), json!(status)]);
+        let detail = json!({
+            "call_id": call.id(), "tool": "refund", "arguments_digest": digest, "name": "Ada",
+        });
+        assert_eq!(line["detail"], detail);
+        expected.push(format!("approval.{status}"));
+    }
+    for (yes, action) in [(true, "call.confirmed"), (false, "call.declined")] {
+        let call = gateway.call("delete", json!({"yes": yes})).await.id();
+        send("POST", &format!("/v1/calls/{call}/confirmed"), json!({"yes": yes})).await;
+        let line = lines(&gateway, action, 1).await.remove(0);
+        check(&line, "desk", json!(call), [Value::Null, Value::Null]);
+        expected.push(action.to_owned());
+    }
+    let digest = |body: Value| json!(format!("sha256:{}", hex(&Sha256::digest(body.to_string()))));
+    let watching = json!({"id": "rule", "mode": "shadow", "effect": "deny"});
+    let changed = json!({"id": "rule", "mode": "shadow", "effect": "deny", "message": "No."});
+    let enforced = json!({"id": "rule", "mode": "enforce", "effect": "deny", "message": "No."});
+    let path = "/v1/policies/rule";
+    for (method, path, body, action, before, after) in [
+        ("POST", "/v1/policies", watching.clone(), "created", None, Some(&watching)),
+        ("PATCH", path, json!({"message": "No."}), "changed", Some(&watching), Some(&changed)),
+        (
+            "POST",
+            "/v1/policies/rule/enforce",
+            Value::Null,
+            "enforced",
+            Some(&changed),
+            Some(&enforced),
+        ),
+        ("DELETE", path, Value::Null, "deleted", Some(&enforced), None),
+    ] {
+        send(method, path, body).await;
+        let action = format!("policy.{action}");
+        let line = lines(&gateway, &action, 1).await.remove(0);
+        let change = [before, after].map(|body| body.cloned().map_or(Value::Null, digest));
+        check(&line, "desk", json!("rule"), change);
+        expected.push(action);
+    }
+    assert_eq!(gateway.post(Some("sk-nobody"), "{}").await.status, 401);
+    lines(&gateway, "key.refused", 1).await;
+    expected.extend(["key.refused", "drain"].map(str::to_owned));
+    let finished = gateway.finish().await;
+    assert!(!finished.stdout.contains("4111"), "arguments are no matter of the trail");
+    let store = SqliteStore::open(&file).expect("a store");
+    let mut trail = store.audited("default", 0, 100).await.expect("it works");
+    trail.reverse();
+    let actions: Vec<_> = trail.iter().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, expected);
+    assert_eq!((trail[0].actor.as_str(), trail[0].after.as_deref()), ("desk", Some("approved")));
 }

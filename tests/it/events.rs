@@ -146,7 +146,7 @@ async fn another_organisation_hears_nothing() {
     gateway.finish().await;
 }
 
-/// The person's yes lets the call start, and a no ends it.
+/// Requirement S3-078. The person's yes lets the call start, and a no ends it.
 #[tokio::test]
 async fn a_call_that_waits_for_the_person_is_told_with_its_arguments() {
     let (world, config) = world().await;

@@ -9,15 +9,20 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
+use sortie::store::Store;
+use sortie::store::sqlite::SqliteStore;
 
 use self::mailbox::Mailbox;
 use crate::support::config::ConfigBuilder;
 use crate::support::gateway::Gateway;
+use crate::support::http::request;
 use crate::support::script::{Script, answer};
 use crate::support::upstream::{Request, Upstream};
 use crate::support::world::World;
 
 const HOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+const APPROVER: &str = "sk-approver-Jd4KsW8nQy2ZbR6m";
 
 /// A world with a tool `refund` that needs an operator, and a tool `lookup` that needs nobody.
 async fn world() -> (World, ConfigBuilder) {
@@ -90,7 +95,10 @@ async fn a_call_that_waits_is_told_at_once_and_signed() {
     assert_eq!(data["expires_at"], call["approval"]["expires_at"]);
     assert_eq!((&data["tool"], &data["status"]), (&json!("refund"), &json!("pending")));
     assert_eq!(data["organisation"], "default");
-    assert_eq!(told(&gateway, "webhook", "sent").await, 1.0);
+    crate::support::wait::poll("the delivery to be counted", || async {
+        (told(&gateway, "webhook", "sent").await == 1.0).then_some(())
+    })
+    .await;
     gateway.finish().await;
 }
 
@@ -153,6 +161,43 @@ async fn a_call_that_nobody_decides_on_is_told_to_its_end() {
 }
 
 #[tokio::test]
+async fn what_a_person_decides_is_told_and_so_is_the_end_of_the_call() {
+    let (sink, (world, config)) = (taking().await, world().await);
+    let key = json!({"scopes": ["agent:approve"]});
+    let events = json!(["approval.decided", "call.finished"]);
+    let config = told_at(config.key("approver", APPROVER, key), &sink, events);
+    let gateway = config.start().await;
+    for (nth, verb, status, end) in
+        [(1, "approve", "approved", "succeeded"), (2, "reject", "rejected", "refused")]
+    {
+        let call = waiting(&gateway).await;
+        let path =
+            format!("/v1/approvals/{}/{verb}", call["approval"]["id"].as_str().expect("an id"));
+        let body = json!({
+            "arguments_digest": call["approval"]["arguments_digest"], "reason": "Seen.", "name": "Ada",
+        });
+        let decided = request("POST", &path, Some(APPROVER), &body.to_string());
+        assert_eq!(gateway.send(decided.as_bytes()).await.status, 200);
+        let bodies: Vec<_> = sink.wait_for_requests(2 * nth).await.iter().map(verified).collect();
+        let of = |event: &str| {
+            let mut found = bodies.iter().filter(|body| body["type"] == event);
+            let is_its = |body: &&Value| body["data"]["call_id"] == call["id"];
+            found.find(is_its).unwrap_or_else(|| panic!("no {event} in {bodies:?}"))["data"].clone()
+        };
+        let told = of("approval.decided");
+        assert_eq!((&told["status"], &told["reason"]), (&json!(status), &json!("Seen.")));
+        let by = json!({"id": "approver", "name": "Ada", "verified": false});
+        assert_eq!((&told["decided_by"], &told["id"]), (&by, &call["approval"]["id"]));
+        assert_eq!(of("call.finished")["status"], end);
+    }
+    assert_eq!(world.upstream.requests().len(), 1, "the rejected one was not sent");
+    // Of a call that nobody was asked about nobody is told.
+    gateway.call("lookup", json!({})).await.succeeded();
+    gateway.finish().await;
+    assert_eq!(sink.requests().len(), 4);
+}
+
+#[tokio::test]
 async fn after_a_crash_it_is_told_and_at_most_once_more() {
     let (sink, (_world, config)) = (taking().await, world().await);
     // The first gateway finds a server that never answers.
@@ -177,8 +222,16 @@ async fn after_a_crash_it_is_told_and_at_most_once_more() {
     let requests = sink.wait_for_requests(2).await;
     assert_eq!(requests[1].header("webhook-id"), first.header("webhook-id"));
     assert_eq!(requests[1].body, first.body);
-    assert_eq!(requests.len(), 2);
+    crate::support::wait::poll("it to be counted", || async {
+        (told(&second, "webhook", "sent").await == 1.0).then_some(())
+    })
+    .await;
     second.finish().await;
+    assert_eq!(sink.requests().len(), 2);
+    // Nothing is left that a third delivery could come of, however late.
+    let store = SqliteStore::open(&after.path().join("kept.db")).expect("a store");
+    let much_later = i64::MAX - 1;
+    assert_eq!(store.claim_notices(much_later, i64::MAX, 9).await, Ok(Vec::new()));
 }
 
 #[tokio::test]

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use crate::support::config::Tool;
 use crate::support::gateway::Gateway;
+use crate::support::http::request;
 use crate::support::script::{Script, answer};
 use crate::support::world::World;
+
+const POLICY_KEY: &str = "sk-policy-Qd7RtV2xHn5YbK8m";
 
 fn refund(world: &World) -> Tool {
     let schema = json!({"type": "object", "properties": {"amount": {"type": "number"}}});
@@ -95,6 +98,33 @@ async fn a_policy_of_agents_is_about_theirs_alone() {
     call(json!("support")).await.succeeded();
     call(Value::Null).await.succeeded();
     assert_eq!(world.upstream.requests().len(), 2);
+    gateway.finish().await;
+}
+
+/// Requirement S1-045. Of a tool of the file, that is where it changes.
+#[tokio::test]
+async fn a_tool_s_own_policy_is_changed_in_the_file_and_holds_for_the_next_call() {
+    let world = World::plain().await;
+    world.upstream.default(Script::always(answer(200, "text/plain", "fine")));
+    let with = |policy: &str| {
+        let tool = refund(&world).set("policy", json!(policy));
+        let key = json!({"scopes": ["agent:policy"]});
+        world.config().tool(tool).key("desk", POLICY_KEY, key)
+    };
+    let gateway = with("require_approval").start().await;
+    let waits = gateway.call("refund", json!({"amount": 9})).await;
+    assert_eq!((waits.0.status, waits.at("/status")), (202, json!("waiting_approval")));
+    let body = json!({"effect": "allow"}).to_string();
+    let put = request("PUT", "/v1/tools/refund/policy", Some(POLICY_KEY), &body);
+    let put = gateway.send(put.as_bytes()).await;
+    assert_eq!((put.status, &put.json()["error"]["code"]), (409, &json!("file_managed")));
+    let waits = gateway.call("refund", json!({"amount": 9})).await;
+    assert_eq!(waits.at("/status"), json!("waiting_approval"), "nothing has changed");
+    crate::reload::apply(&gateway, &with("allow").text()).await;
+    gateway.call("refund", json!({"amount": 9})).await.succeeded();
+    crate::reload::apply(&gateway, &with("deny").text()).await;
+    gateway.call("refund", json!({"amount": 9})).await.refused("denied", None);
+    assert_eq!(world.upstream.requests().len(), 1);
     gateway.finish().await;
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::config::API_KEY;
 use crate::support::gateway::Gateway;
 use crate::support::http::{Reply, request};
 use crate::support::script::{Script, answer};
@@ -244,5 +245,48 @@ async fn what_is_sent_changes_and_null_clears() {
     let ids: Vec<_> =
         list["data"].as_array().expect("a list").iter().map(|one| &one["id"]).collect();
     assert_eq!(ids, [&json!("of-file"), &json!(id)]);
+    gateway.finish().await;
+}
+
+/// Requirement S1-047b. Nobody is asked less while the candidate is tried.
+#[tokio::test]
+async fn a_looser_candidate_s_report_says_what_people_decided() {
+    let world = World::plain().await;
+    world.upstream.default(Script::always(answer(200, "text/plain", "fine")));
+    let tried = |effect: &str| json!({"effect": effect, "shadow": {"effect": "allow"}});
+    let config = world.config().tool(world.tool("refund").set("policy", tried("require_approval")));
+    let config = config.tool(world.tool("book").set("policy", tried("ask_first")));
+    let scopes = json!({"scopes": ["agent:policy", "agent:approve"]});
+    let config = config.key("desk", POLICY_KEY, scopes).set("/limits/confirm_for", json!("1s"));
+    let gateway = config.start().await;
+    let asked = gateway.call("book", json!({})).await;
+    assert_eq!(asked.0.status, 202, "{}", asked.0.text());
+    let verdicts = [["approve"; 7].as_slice(), &["reject"; 2]].concat();
+    for nth in 0..10 {
+        let call = gateway.call("refund", json!({ "amount": nth })).await;
+        assert_eq!(call.0.status, 202, "{}", call.0.text());
+        let shadow = json!([{"policy": "candidate", "effect": "allow", "rule": null}]);
+        assert_eq!(call.at("/decision/shadow"), shadow);
+        let Some(verb) = verdicts.get(nth) else { continue };
+        let id = call.at("/approval/id");
+        let path = format!("/v1/approvals/{}/{verb}", id.as_str().expect("an id"));
+        let digest = json!({"arguments_digest": call.at("/approval/arguments_digest")});
+        told(&ask(&gateway, "POST", &path, digest).await, 200);
+    }
+    let id = asked.id();
+    let ended = request("GET", &format!("/v1/calls/{id}?wait_ms=20000"), Some(API_KEY), "");
+    assert_eq!(
+        told(&gateway.send(ended.as_bytes()).await, 200)["error"]["code"],
+        "approval_expired"
+    );
+    let report = async |tool: &str| {
+        let path = format!("/v1/tools/{tool}/policy/shadow");
+        let report = told(&ask(&gateway, "GET", &path, Value::Null).await, 200);
+        ["calls", "would_run_unasked", "approved", "rejected", "expired"]
+            .map(|name| report[name].as_u64().unwrap_or_else(|| panic!("{report}")))
+    };
+    assert_eq!(report("refund").await, [10, 10, 7, 2, 0], "on one nobody has decided yet");
+    assert_eq!(report("book").await, [1, 1, 0, 0, 1]);
+    assert_eq!(world.upstream.wait_for_requests(7).await.len(), 7);
     gateway.finish().await;
 }

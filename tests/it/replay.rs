@@ -297,3 +297,26 @@ async fn a_running_call_that_is_taken_back_ends_as_unknown() {
     outcome.failed("cancelled", None, "unknown");
     gateway.finish().await;
 }
+
+#[tokio::test]
+async fn a_call_is_followed_while_it_runs_though_none_is_kept() {
+    let world = World::plain().await;
+    let go = Signal::new();
+    let script = Script::new().request().wait(&go);
+    world.upstream.default(script.send(answer(200, "text/plain", "fine")));
+    let config = world.config().tool(world.tool("refund"));
+    let gateway = config.set("/storage", json!({"keep": {"max_calls": 0}})).start().await;
+    let call = json!({"tool": "refund", "arguments": {"a": 1}, "session_id": "s1", "wait_ms": 0});
+    let running = gateway.call_with(call).await;
+    assert_eq!(running.0.status, 202, "{}", running.0.text());
+    let path = format!("/v1/calls/{}", running.id());
+    let told = gateway.send(request("GET", &path, Some(API_KEY), "").as_bytes()).await;
+    assert_eq!((told.status, &told.json()["status"]), (202, &json!("running")), "{}", told.text());
+    let found = (&told.json()["arguments"], &told.json()["session_id"]);
+    assert_eq!(found, (&json!({"a": 1}), &json!("s1")));
+    go.fire();
+    gateway.call_line(&running.id()).await;
+    let gone = gateway.send(request("GET", &path, Some(API_KEY), "").as_bytes()).await;
+    assert_eq!(gone.status, 404, "it is not kept: {}", gone.text());
+    gateway.finish().await;
+}

@@ -81,3 +81,20 @@ async fn who_waits_too_long_is_told_how_far_it_has_come() {
     drop(entry);
     assert!(matches!(one.over(SECOND).await, Standing::Left));
 }
+
+#[test]
+fn a_call_waits_for_its_turn_once_and_is_checked_anew_each_time() {
+    let ledger = Arc::new(Ledger::default());
+    let (organisation, one) = (Arc::from("default"), live("default", "call_0001", None));
+    let turn = ledger.take_turn(&organisation, &one.call.id).expect("nobody waits yet");
+    assert!(ledger.takes_turns(&organisation, &one.call.id));
+    assert!(ledger.take_turn(&organisation, &one.call.id).is_none());
+    for _ in 0..2 {
+        let entry = ledger.enter(&one).expect("nobody has it");
+        assert!(matches!(one.standing(), Standing::Checked));
+        drop(entry);
+        assert!(matches!(one.standing(), Standing::Left));
+    }
+    drop(turn);
+    assert!(ledger.take_turn(&organisation, &one.call.id).is_some());
+}

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::gateway::decisions::Closing;
+use crate::gateway::closing::Closing;
 use crate::gateway::shadow_report::Days;
 use crate::gateway::tally::candidate_key;
 use crate::gateway::tests::{asked, build};

@@ -34,7 +34,7 @@ async fn list(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<R
     let filter = filter(status.as_deref(), tool, limit.as_deref())?;
     let found = gateway.approvals(&operator(organisation), filter).await?;
     let data = found.iter().map(Shown::from).collect();
-    Ok(json(StatusCode::OK, &Page { data, next_cursor: None }))
+    Ok(json(StatusCode::OK, &Page { data }))
 }
 
 async fn one(
@@ -83,7 +83,6 @@ fn operator(organisation: Option<String>) -> Caller {
 #[derive(Serialize)]
 struct Page<'a> {
     data: Vec<Shown<'a>>,
-    next_cursor: Option<&'a str>,
 }
 
 /// An approval with whom it is for: an operator has no other way to ask.

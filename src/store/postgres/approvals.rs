@@ -9,7 +9,7 @@ use crate::model::outcome::Phase;
 use crate::store::postgres::calls::{by_row, clean, get, hold, holder, make_room, own, put};
 use crate::store::postgres::connection::{Value, execute, rows};
 use crate::store::postgres::notices::notify;
-use crate::store::records::{ApprovalFilter, CallRecord, Notice};
+use crate::store::records::{ApprovalFilter, CallRecord, Notice, within};
 use crate::store::row::{ApprovalRow, decider, rest_of_approval};
 use crate::store::{Bound, Decided, Ruling, StoreError};
 
@@ -228,7 +228,9 @@ pub(super) async fn list(
         add("AND a.expires_at_ms <=", expires);
     }
     add("ORDER BY a.created_at_ms DESC, a.n DESC LIMIT", &most);
-    many(client, &query, &values).await
+    let mut found = many(client, &query, &values).await?;
+    found.truncate(within(found.iter().map(Approval::bytes), filter.most_bytes));
+    Ok(found)
 }
 
 async fn before(transaction: &Transaction<'_>, n: i64) -> Result<Bound, StoreError> {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
-use crate::store::records::{ApprovalFilter, CallRecord, Notice};
+use crate::store::records::{ApprovalFilter, CallRecord, Notice, within};
 use crate::store::row::{ApprovalRow, decider, rest_of_approval};
 use crate::store::sqlite::calls::{by_row, head, release, to_i64};
 use crate::store::sqlite::writer::{Desk, failed};
@@ -239,7 +239,19 @@ pub(super) fn list(
     }
     query.push_str(" ORDER BY a.created_at_ms DESC, a.n DESC LIMIT ?");
     values.push(Value::from(to_i64(filter.most)));
-    many(connection, &query, rusqlite::params_from_iter(values))
+    let mut statement = connection.prepare(&query).map_err(failed)?;
+    let values = rusqlite::params_from_iter(values);
+    let mut rows = statement.query_map(values, row).map_err(failed)?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes <= filter.most_bytes.unwrap_or(usize::MAX)
+        && let Some(next) = rows.next()
+    {
+        let approval = next.map_err(failed)?.read()?;
+        bytes += approval.bytes();
+        found.push(approval);
+    }
+    found.truncate(within(found.iter().map(Approval::bytes), filter.most_bytes));
+    Ok(found)
 }
 
 fn many(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::approval::ApprovalStatus;
 use crate::model::notice::{Sink, Told};
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, UNKNOWN_TOOL};
 use crate::telemetry::tool_metrics::ToolMetrics;
 
 impl Metrics {
@@ -24,7 +24,11 @@ impl Metrics {
 
     /// Shows which calls wait: the names of their tools, each with its age.
     pub fn approvals_stand<'a>(&self, pending: impl IntoIterator<Item = (&'a str, Duration)>) {
-        let (mut totals, mut oldest) = (HashMap::<String, i64>::new(), Duration::ZERO);
+        let named = self.named();
+        // A tool for whose calls nobody is waited has a series too.
+        let mut totals: HashMap<String, i64> =
+            named.all().map(|tool| (tool.label.clone(), 0)).collect();
+        let mut oldest = Duration::ZERO;
         for (tool, age) in pending {
             *totals.entry(self.label(tool)).or_default() += 1;
             oldest = oldest.max(age);
@@ -49,5 +53,12 @@ impl Metrics {
     /// Counts records that were not.
     pub fn records_dropped(&self, count: usize) {
         self.waiting.records.with_label_values(&["dropped"]).inc_by(count as u64);
+    }
+
+    /// The label that a tool's series have.
+    fn label(&self, tool: &str) -> String {
+        let named = self.named();
+        let known = named.tools.contains_key(tool);
+        named.label(if known { tool } else { UNKNOWN_TOOL }).to_owned()
     }
 }

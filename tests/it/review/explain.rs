@@ -57,6 +57,7 @@ fn a_tool_is_told_as_it_is_in_force() {
         "Host, Content-Type, CL-Signature, CL-Run-Id, Idempotency-Key, Authorization (from the tool), Content-Length"
     );
     assert_eq!(line("policy"), "allow, by the tool");
+    assert_eq!(line("capture"), "full");
     assert!(line("attempts").starts_with("3; again after"), "{}", finished.stdout);
     assert_eq!(line("rate limits"), "60/min for each tool, 60 at once");
 }

@@ -188,6 +188,7 @@ pub(super) async fn approvals_are_filtered_the_newest_first(store: &dyn Store) {
     check(all(), &[6, 5, 4, 3, 2, 1]).await;
     check(shop(), &[5, 4, 3, 2, 1]).await;
     check(ApprovalFilter { most: 2, ..shop() }, &[5, 4]).await;
+    check(ApprovalFilter { most_bytes: Some(0), ..shop() }, &[5]).await;
     let pending = Some(ApprovalStatus::Pending);
     check(ApprovalFilter { status: pending, ..all() }, &[6, 3, 2, 1]).await;
     let approved = Some(ApprovalStatus::Approved);
