@@ -48,9 +48,14 @@ pub(super) fn hold(caller: &Caller, call: &mut ToolCall) -> bool {
     caller.may_call(&call.tool)
 }
 
-/// Whether the call is inside of the key's bounds.
+/// Whether the call, whose agent is filled in, is inside of the key's bounds.
 pub(super) fn bounds_hold(caller: &Caller, call: &ToolCall) -> bool {
-    caller.agent(call.context.agent_id.as_deref()).is_ok() && caller.may_call(&call.tool)
+    let agent = call.context.agent_id.as_deref();
+    let is_spoken_for = match agent {
+        Some(agent) => caller.speaks_for(agent),
+        None => caller.agents.is_empty(),
+    };
+    is_spoken_for && caller.may_call(&call.tool)
 }
 
 fn well_formed(tool: &Tool, call: &ToolCall) -> Result<(), Malformed> {
