@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::model::json::pointer_step;
@@ -217,7 +218,9 @@ impl Carrier<'_> {
         at: &str,
     ) -> Option<Value> {
         let here = format!("{at}/$ref");
-        let pointer = reference.strip_prefix('#').map(percent_decoded);
+        let pointer = reference
+            .strip_prefix('#')
+            .map(|fragment| percent_decode_str(fragment).decode_utf8_lossy().into_owned());
         let target = pointer.as_ref().and_then(|pointer| self.root.pointer(pointer));
         let (Some(pointer), Some(target)) = (pointer, target) else {
             let why = if reference.starts_with('#') {
@@ -302,25 +305,4 @@ fn modern(mut schema: Map<String, Value>) -> Value {
         _ if schema.is_empty() => json!({}),
         _ => json!({"anyOf": [Value::Object(schema), {"type": "null"}]}),
     }
-}
-
-/// `%7B` and the like in the fragment of a reference.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 use crate::model::secret::Secret;
@@ -110,9 +111,10 @@ impl MailServer {
             ("", None) => None,
             ("", Some(_)) | (_, None) => return Err(MailServerError::Credentials),
             (user, Some(password)) => {
-                let user = String::from_utf8(percent_decoded(user));
-                let user = user.map_err(|_| MailServerError::Credentials)?;
-                Some((user, Secret::new(percent_decoded(password))))
+                let user = percent_decode_str(user).decode_utf8();
+                let user = user.map_err(|_| MailServerError::Credentials)?.into_owned();
+                let password: Vec<u8> = percent_decode_str(password).collect();
+                Some((user, Secret::new(password)))
             }
         };
         let port = url.port().unwrap_or(default_port);
@@ -121,27 +123,6 @@ impl MailServer {
         let tls = if tls == MailTls::Start && is_own { MailTls::Plain } else { tls };
         Ok(Self { host, port, tls, credentials })
     }
-}
-
-/// `%7B` and the like as bytes.
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]
