@@ -315,6 +315,7 @@ impl App {
         let shutdown = self.gateway.epoch().snapshot.shutdown.clone();
         self.metrics.draining.set(1);
         if !shutdown.accept_for.is_zero() {
+            self.api_phase.send_replace(Phase::Retiring);
             self.readiness.set(false);
             tokio::time::sleep(shutdown.accept_for).await;
         }

@@ -70,7 +70,9 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 pub enum Phase {
     /// Requests are taken, connections are kept.
     Serving,
-    /// Requests are still answered, each as the last one of its connection.
+    /// Requests are taken, each as the last one of its connection: clients are led elsewhere, and nobody loses one.
+    Retiring,
+    /// Requests are still answered, each as the last one of its connection, but new work is not taken.
     Draining,
     /// Nobody comes in any more, and only what runs is finished.
     Closed,
@@ -149,15 +151,16 @@ impl Listener {
         self.place.name()
     }
 
-    /// Serves until the phase is `Closed`, then finishes the requests that run. A connection without a request is closed
-    /// as soon as the drain begins.
+    /// Serves until the phase is `Closed`, then finishes the requests that run. A connection between two requests is closed
+    /// as soon as the drain begins; one that has had none yet still has its first answered.
     pub async fn run(self, router: Router, means: Means, mut phase: watch::Receiver<Phase>) {
         let Self { name, place, limits } = self;
         let mut shortage =
             Shortage { listener: name, means: means.clone(), lasts: false, told: None };
         let router = TowerToHyperService::new(router);
         let Means { metrics, tls_of, .. } = means;
-        let door = Arc::new(FrontDoor { listener: name, router, metrics, tls_of });
+        let seen = phase.clone();
+        let door = Arc::new(FrontDoor { listener: name, router, metrics, tls_of, phase: seen });
         let mut crowd = Crowd::new(limits.max_connections);
         loop {
             let accepted = tokio::select! {
@@ -235,6 +238,7 @@ struct FrontDoor {
     router: TowerToHyperService<Router>,
     metrics: Arc<Metrics>,
     tls_of: Option<Arc<Gateway>>,
+    phase: watch::Receiver<Phase>,
 }
 
 impl FrontDoor {
@@ -265,8 +269,10 @@ impl FrontDoor {
             },
             Err(error) => error.into_response(),
         };
-        if peer.is_some_and(|peer| !self.may_keep(&peer)) {
-            // The next request shakes hands by the settings in force, with the certificate that the client has then.
+        let ends = *self.phase.borrow() > Phase::Serving;
+        if ends || peer.is_some_and(|peer| !self.may_keep(&peer)) {
+            // The next request finds another replica, or shakes hands by the settings in force with the certificate that
+            // the client has then.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.metrics.http_request(self.listener, response.status().as_u16());
@@ -289,13 +295,11 @@ async fn serve(
     pace: Pace,
 ) {
     let is_kept = *phase.borrow() == Phase::Serving;
-    // Who comes during the drain has until its end; it has no request after the first one anyway.
-    let end = if is_kept { Phase::Draining } else { Phase::Closed };
     let header_timeout = limits.header_timeout;
     let (stream, peer) = match door.tls() {
         None => (stream, None),
         Some(tls) => {
-            let the_end = reached(&mut phase, end);
+            let the_end = reached(&mut phase, Phase::Closed);
             match secure(stream, tls, header_timeout, &pace, the_end).await {
                 Some((stream, peer)) => (stream, Some(peer)),
                 None => return,
@@ -329,7 +333,7 @@ async fn serve(
             biased;
             ended = connection.as_mut() => return ended,
             () = watched.too_slow(header_timeout, limits.idle_timeout) => return Ok(()),
-            () = reached(&mut phase, end) => connection.as_mut().graceful_shutdown(),
+            () = has_to_end(&mut phase, &watched) => connection.as_mut().graceful_shutdown(),
         }
         // Where nothing of a request has come it ends here. Nobody may take his time with the rest of one, or with
         // taking the answer.
@@ -345,6 +349,15 @@ async fn serve(
             metrics.http_request(listener, code);
         }
         tracing::debug!(%error, "A connection ended early.");
+    }
+}
+
+/// Waits until a connection has to end. One that has had no request yet has until the listener closes: its first one may
+/// be on its way since before the drain.
+async fn has_to_end(phase: &mut watch::Receiver<Phase>, pace: &Pace) {
+    reached(phase, Phase::Draining).await;
+    if pace.is_new() {
+        reached(phase, Phase::Closed).await;
     }
 }
 

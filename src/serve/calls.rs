@@ -94,7 +94,7 @@ impl ApiState {
 
     /// Whether new work is taken.
     pub fn serves(&self) -> Result<(), ApiError> {
-        if *self.phase.borrow() > Phase::Serving { Err(draining()) } else { Ok(()) }
+        if *self.phase.borrow() >= Phase::Draining { Err(draining()) } else { Ok(()) }
     }
 
     /// Waits until no new work is taken.

@@ -33,7 +33,7 @@ struct State {
     dismissed: Notify,
 }
 
-/// The rest of a head: also at the very beginning, when nothing has come yet.
+/// The rest of a later head.
 const HEAD: u64 = 0;
 /// The gateway: a request is being answered.
 const ANSWER: u64 = 1;
@@ -45,6 +45,8 @@ const LEAVING: u64 = 3;
 const TELLING: u64 = 4;
 /// The client: that it takes what is ready of such an answer.
 const TAKING: u64 = 5;
+/// The first head, of which nothing need have come yet.
+const FIRST: u64 = 6;
 const KIND: u64 = 7;
 
 /// Marks an answer that goes on whenever something happens, and ends with its connection.
@@ -60,8 +62,13 @@ impl Turns {
 impl Pace {
     /// A connection that was just accepted.
     pub(super) fn new(turns: Turns) -> Self {
-        let waits_for = AtomicU64::new(turns.next(HEAD));
+        let waits_for = AtomicU64::new(turns.next(FIRST));
         Self(Arc::new(State { waits_for, turns, dismissed: Notify::new() }))
+    }
+
+    /// Whether no request has come yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.now() & KIND == FIRST
     }
 
     /// A head is whole.
@@ -120,7 +127,7 @@ impl Pace {
 
     /// Where the client is waited for: since which change.
     pub(super) fn waits_since(&self) -> Option<u64> {
-        Some(self.now()).filter(|now| matches!(now & KIND, HEAD | NEXT | TAKING))
+        Some(self.now()).filter(|now| matches!(now & KIND, FIRST | HEAD | NEXT | TAKING))
     }
 
     /// Lets `too_slow` return, unless something has changed since: a request that has come is answered.
@@ -144,7 +151,7 @@ impl Pace {
             seen = now;
             let bound = match now & KIND {
                 LEAVING => return,
-                HEAD => header_timeout,
+                FIRST | HEAD => header_timeout,
                 NEXT | TAKING => idle_timeout,
                 _ => continue,
             };

@@ -31,8 +31,10 @@ impl Connection {
         let router = TowerToHyperService::new(router);
         let listener = ListenerName::Api;
         let tls_of = None;
-        let door = Arc::new(FrontDoor { listener, router, metrics: metrics.clone(), tls_of });
         let (phase, seen) = watch::channel(phase);
+        let door =
+            FrontDoor { listener, router, metrics: metrics.clone(), tls_of, phase: seen.clone() };
+        let door = Arc::new(door);
         let pace = Pace::new(Turns::default());
         let serving = tokio::spawn(serve(Box::new(server), door, LIMITS, seen, pace));
         Self { client, serving, phase, metrics }
@@ -103,6 +105,30 @@ async fn a_drain_ends_an_idle_connection_at_once() {
     connection.head().await;
     connection.phase.send_replace(Phase::Draining);
     assert_eq!(seconds(connection.rest()).await, 0);
+}
+
+/// It was accepted before the drain, and its bytes are on their way.
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_lose_the_first_request_of_a_connection() {
+    let mut connection = Connection::open(one_word(), Phase::Serving, 4096);
+    tokio::task::yield_now().await;
+    connection.phase.send_replace(Phase::Draining);
+    tokio::task::yield_now().await;
+    connection.write(REQUEST).await;
+    let answer = connection.rest().await;
+    assert!(answer.contains("connection: close\r\n") && answer.ends_with("word"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_with_a_kept_connection_is_led_elsewhere_before_the_drain() {
+    let mut connection = Connection::open(one_word(), Phase::Serving, 4096);
+    connection.write(REQUEST).await;
+    assert!(!connection.head().await.contains("connection: close"));
+    connection.phase.send_replace(Phase::Retiring);
+    tokio::task::yield_now().await;
+    connection.write(REQUEST).await;
+    let answer = connection.rest().await;
+    assert!(answer.contains("connection: close\r\n") && answer.ends_with("word"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]

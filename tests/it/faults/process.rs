@@ -122,9 +122,16 @@ async fn f136_a_shared_gateway_takes_calls_for_a_while_after_it_was_told_to_stop
     let config = config.tool(world.tool("running")).tool(world.tool("later"));
     let mut gateway = config.start().await;
     let clients = fifty(&world, &gateway, "running").await;
+    let mut kept = RawClient::connect(gateway.api()).await;
+    kept.write(&kept_call("later", "kept1")).await;
+    assert_eq!(kept.read_reply().await.header("connection"), None);
 
     gateway.terminate();
     draining(&gateway).await;
+    // Who keeps a connection is led elsewhere, and loses no call.
+    kept.write(&kept_call("later", "kept2")).await;
+    let last = kept.read_reply().await;
+    assert_eq!((last.status, last.header("connection")), (200, Some("close")));
     // Load balancers hear of it late: each call is taken, until those that come are told to go elsewhere.
     let mut taken = 0;
     within("calls to be taken no more", async {
