@@ -120,8 +120,7 @@ impl Compiler<'_> {
         const WHOLE: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         let (name, text) = self.variables.first([WHOLE, BASE])?;
-        let protocols =
-            ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+        let protocols = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
         if let Some((protocol, spoken)) = self.variables.first(protocols)
             && spoken != "http/protobuf"
         {

@@ -279,7 +279,7 @@ fn checked_text(live: &Live, now_ms: i64) -> Vec<u8> {
         approval: None,
         model_text: None,
         idempotency_key: None,
-            trace_id: live.call.context.trace_id(),
+        trace_id: live.call.context.trace_id(),
         created_at_ms: live.created_at_ms,
         started_at_ms: None,
         now_ms,

@@ -74,11 +74,7 @@ pub struct SpanExporter {
 
 impl SpanExporter {
     /// For what this spool holds, by the configuration in force.
-    pub fn new(
-        spool: Spool,
-        epochs: watch::Receiver<Arc<Epoch>>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub fn new(spool: Spool, epochs: watch::Receiver<Arc<Epoch>>, clock: Arc<dyn Clock>) -> Self {
         Self { spool, epochs, clock, works: true }
     }
 

@@ -83,17 +83,17 @@ pub(super) fn fields(mut rest: &[u8]) -> impl Iterator<Item = (u32, Field<'_>)> 
         let (key, after) = read_varint(rest)?;
         let (value, after) = match key & 7 {
             0 => read_varint(after).map(|(number, after)| (Field::Number(number), after))?,
-            1 => after.split_first_chunk().map(|(bytes, after)| {
-                (Field::Number(u64::from_le_bytes(*bytes)), after)
-            })?,
+            1 => after
+                .split_first_chunk()
+                .map(|(bytes, after)| (Field::Number(u64::from_le_bytes(*bytes)), after))?,
             2 => {
                 let (length, after) = read_varint(after)?;
                 let (bytes, after) = after.split_at_checked(usize::try_from(length).ok()?)?;
                 (Field::Bytes(bytes), after)
             }
-            5 => after.split_first_chunk().map(|(bytes, after)| {
-                (Field::Number(u32::from_le_bytes(*bytes).into()), after)
-            })?,
+            5 => after
+                .split_first_chunk()
+                .map(|(bytes, after)| (Field::Number(u32::from_le_bytes(*bytes).into()), after))?,
             _ => return None,
         };
         rest = after;
@@ -125,12 +125,8 @@ mod tests {
         message.number(1, 150);
         message.text(2, "testing");
         message.message(3, |inner| inner.number(1, 150));
-        let golden = [
-            &[0x08, 0x96, 0x01][..],
-            &[0x12, 0x07],
-            b"testing",
-            &[0x1a, 0x03, 0x08, 0x96, 0x01],
-        ];
+        let golden =
+            [&[0x08, 0x96, 0x01][..], &[0x12, 0x07], b"testing", &[0x1a, 0x03, 0x08, 0x96, 0x01]];
         assert_eq!(out, golden.concat());
     }
 

@@ -119,7 +119,13 @@ impl Tracer {
     }
 
     /// The call has ended: its spans wait to be exported.
-    pub fn end(&self, trace: CallTrace, call: &ToolCall, tool: Option<&Tool>, outcome: &CallOutcome) {
+    pub fn end(
+        &self,
+        trace: CallTrace,
+        call: &ToolCall,
+        tool: Option<&Tool>,
+        outcome: &CallOutcome,
+    ) {
         let (bytes, count) = trace.finish(call, tool, outcome, self.0.clock.now());
         self.offer(Spans { bytes, count });
     }
@@ -159,7 +165,8 @@ impl Spool {
     /// What is exported next: up to so many spans and bytes, which come together until `linger` after the first, or until
     /// somebody waits for them. `None` where nothing will come any more.
     pub async fn next(&mut self, limits: BatchLimits) -> Option<Batch> {
-        let mut batch = Batch { tracer: self.tracer.clone(), spans: Vec::new(), reached: Vec::new() };
+        let mut batch =
+            Batch { tracer: self.tracer.clone(), spans: Vec::new(), reached: Vec::new() };
         batch.take(self.queue.recv().await?);
         let until = self.tracer.0.clock.now() + limits.linger;
         while !batch.is_full(&limits) {

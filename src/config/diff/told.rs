@@ -34,11 +34,7 @@ pub(super) fn compare_organisations(
 }
 
 /// Compares what a collector of traces is told.
-pub(super) fn compare_tracing(
-    changes: &mut Changes,
-    old: Option<&Tracing>,
-    new: Option<&Tracing>,
-) {
+pub(super) fn compare_tracing(changes: &mut Changes, old: Option<&Tracing>, new: Option<&Tracing>) {
     let target = |tracing: Option<&Tracing>| {
         let endpoint = tracing.map(|tracing| without_query(&tracing.endpoint.to_string()));
         Told::text(endpoint.unwrap_or_else(|| "none".into()))

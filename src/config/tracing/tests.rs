@@ -67,8 +67,7 @@ fn the_kit_is_disabled_whatever_the_file_says() {
 
 #[track_caller]
 fn check_sampling(section: &str, sampler: &str, argument: &str, ratio: f64, heeds_parent: bool) {
-    let variables =
-        [BASE, ("OTEL_TRACES_SAMPLER", sampler), ("OTEL_TRACES_SAMPLER_ARG", argument)];
+    let variables = [BASE, ("OTEL_TRACES_SAMPLER", sampler), ("OTEL_TRACES_SAMPLER_ARG", argument)];
     let tracing = compile(section, &variables).tracing.expect("it is on");
     assert_eq!(tracing.sampling, Sampling { ratio, heeds_parent }, "{sampler} {argument}");
 }
@@ -156,7 +155,8 @@ fn headers_are_references_or_the_environments() {
 
 #[test]
 fn a_header_that_cannot_be_read_is_left_out_with_a_warning() {
-    let section = "tracing: {otlp: {endpoint: 'http://c.example.com:4318', headers: {x-key: {file: gone}}}}";
+    let section =
+        "tracing: {otlp: {endpoint: 'http://c.example.com:4318', headers: {x-key: {file: gone}}}}";
     let compiled = compile(section, &[]);
     assert!(compiled.tracing.expect("it is on").headers.is_empty());
     let [warning] = &compiled.warnings[..] else { panic!("{:?}", compiled.warnings) };

@@ -115,10 +115,7 @@ impl CallTrace {
         let error = attempt.error.map(|(code, detail)| error_text(code, detail));
         let attributes: [Attribute<'_>; 6] = [
             ("http.request.method", Some(Value::Text("POST"))),
-            (
-                "http.request.resend_count",
-                (repeats > 0).then_some(Value::Number(repeats.into())),
-            ),
+            ("http.request.resend_count", (repeats > 0).then_some(Value::Number(repeats.into()))),
             (
                 "http.response.status_code",
                 attempt.http_status.map(|status| Value::Number(status.into())),
