@@ -128,6 +128,7 @@ pub mod config {
     pub mod telling;
     pub mod tools;
     pub mod tracing;
+    pub mod variables;
     pub mod yaml;
 }
 

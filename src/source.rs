@@ -16,7 +16,7 @@ use crate::config::listening::Bind;
 use crate::config::local::Local;
 use crate::config::parse::{self, Text};
 use crate::config::snapshot::{DnsSettings, Snapshot};
-use crate::config::tracing::Variables;
+use crate::config::variables::Variables;
 use crate::config::yaml;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;

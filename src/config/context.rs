@@ -13,7 +13,7 @@ use crate::config::given::Given;
 use crate::config::leaf::{Span, Verbatim};
 use crate::config::local::Local;
 use crate::config::signing::KeyPair;
-use crate::config::tracing::Variables;
+use crate::config::variables::Variables;
 use crate::config::yaml::{Fault, NodeId};
 use crate::model::secret::Secret;
 

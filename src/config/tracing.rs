@@ -10,11 +10,12 @@ use crate::config::leaf::Verbatim;
 use crate::config::raw_tool::RawHeader;
 use crate::config::raw_tracing::{RawOtlp, RawTracing};
 use crate::config::storage::Capture;
+use crate::config::variables::Variables;
 use crate::config::yaml::NodeId;
 use crate::model::secret::Secret;
 use crate::policy::endpoint::Endpoint;
 use crate::policy::sampling::Sampling;
-use crate::policy::wire::OwnHeader;
+use crate::policy::wire::{HeaderError, OwnHeader};
 
 /// What is recorded where nobody says it.
 const DEFAULT: Sampling = Sampling { ratio: 0.05, heeds_parent: true };
@@ -35,42 +36,6 @@ pub struct Tracing {
     pub capture: Capture,
     /// What the spans are of: attributes by name.
     pub resource: Vec<(String, String)>,
-}
-
-/// The variables of the environment that are read.
-pub const VARIABLES: [&str; 11] = [
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-    "OTEL_EXPORTER_OTLP_PROTOCOL",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    "OTEL_RESOURCE_ATTRIBUTES",
-    "OTEL_SDK_DISABLED",
-    "OTEL_SERVICE_NAME",
-    "OTEL_TRACES_SAMPLER",
-    "OTEL_TRACES_SAMPLER_ARG",
-];
-
-/// Their values; one that is empty is not there. A value may be a key, so none is shown.
-#[derive(Default)]
-pub struct Variables(BTreeMap<&'static str, Secret>);
-
-impl Variables {
-    /// Reads them.
-    pub fn read(find: impl Fn(&str) -> Option<Secret>) -> Self {
-        let found = VARIABLES.into_iter().filter_map(|name| Some((name, find(name)?)));
-        Self(found.filter(|(_, value)| !value.expose().trim_ascii().is_empty()).collect())
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        std::str::from_utf8(self.0.get(name)?.expose().trim_ascii()).ok()
-    }
-
-    /// The first of them that is there, with its name.
-    fn first(&self, names: [&'static str; 2]) -> Option<(&'static str, &str)> {
-        names.into_iter().find_map(|name| Some((name, self.get(name)?)))
-    }
 }
 
 /// Compiles the section; `None` where no spans are made.
@@ -187,6 +152,10 @@ impl Compiler<'_> {
             let prefix = raw.prefix.get().map(|Verbatim(text)| text.as_bytes()).unwrap_or_default();
             match OwnHeader::new(name, Secret::new([prefix, secret.expose()].concat())) {
                 Ok(header) => headers.push(header),
+                Err(HeaderError::Refused { name }) => {
+                    let message = format!("`{name}` is not a header that an export may have");
+                    self.context.report.error(node, message);
+                }
                 Err(error) => self.context.report.error(node, error.to_string()),
             }
         }

@@ -261,6 +261,7 @@ fn once_more(record: &CallRecord, asking: &Live) -> Result<Arc<Live>, CallError>
     let kept = CallRecord { arguments: Some(arguments), ..record.clone() };
     let mut call = call_of(&kept).ok_or(CallError::Unavailable)?;
     call.credentials.clone_from(&asking.call.credentials);
+    call.context.trace = asking.call.context.trace;
     let (caller, presence) = (asking.caller.clone(), asking.presence.clone());
     let mut live = Live::new(call, caller, record.created_at_ms, presence);
     live.alias.clone_from(&record.alias);

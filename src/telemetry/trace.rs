@@ -50,13 +50,23 @@ impl Exported {
 
 /// Records calls. Clones share the queue.
 #[derive(Clone)]
-pub struct Tracer(Arc<Shared>);
+pub struct Tracer {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Message>,
+}
 
+/// What both ends of the queue know.
 struct Shared {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    queue: mpsc::Sender<Message>,
     waiting_bytes: AtomicUsize,
+}
+
+impl Shared {
+    fn count(&self, result: Exported, spans: usize) {
+        let spans = u64::try_from(spans).unwrap_or(u64::MAX);
+        self.metrics.vectors.trace_exports.with_label_values(&[result.as_str()]).inc_by(spans);
+    }
 }
 
 /// What waits to be exported.
@@ -74,14 +84,14 @@ struct Spans {
 
 /// Spans that are exported together. Whoever waits for them learns of it when it is dropped.
 pub struct Batch {
-    tracer: Tracer,
+    shared: Arc<Shared>,
     spans: Vec<Spans>,
     reached: Vec<oneshot::Sender<()>>,
 }
 
 /// The other end of the queue.
 pub struct Spool {
-    tracer: Tracer,
+    shared: Arc<Shared>,
     queue: mpsc::Receiver<Message>,
 }
 
@@ -93,8 +103,8 @@ impl Tracer {
             metrics.vectors.trace_exports.with_label_values(&[result.as_str()]);
         }
         let waiting_bytes = AtomicUsize::new(0);
-        let tracer = Self(Arc::new(Shared { clock, metrics, queue: sender, waiting_bytes }));
-        (tracer.clone(), Spool { tracer, queue })
+        let shared = Arc::new(Shared { clock, metrics, waiting_bytes });
+        (Self { shared: shared.clone(), queue: sender }, Spool { shared, queue })
     }
 
     /// The place of a call in a trace: the one that it came with, and where spans are made, a new one if it came with none.
@@ -115,7 +125,7 @@ impl Tracer {
         began: Instant,
     ) -> Option<CallTrace> {
         let context = call.context.trace.filter(|context| context.is_sampled)?;
-        Some(CallTrace::new(settings?, context, began, self.0.clock.unix_ms()))
+        Some(CallTrace::new(settings?, context, began, self.shared.clock.unix_ms()))
     }
 
     /// The call has ended: its spans wait to be exported.
@@ -126,30 +136,25 @@ impl Tracer {
         tool: Option<&Tool>,
         outcome: &CallOutcome,
     ) {
-        let (bytes, count) = trace.finish(call, tool, outcome, self.0.clock.now());
+        let (bytes, count) = trace.finish(call, tool, outcome, self.shared.clock.now());
         self.offer(Spans { bytes, count });
     }
 
     fn offer(&self, spans: Spans) {
         let (size, count) = (spans.bytes.len(), spans.count);
-        let before = self.0.waiting_bytes.fetch_add(size, Ordering::Relaxed);
+        let before = self.shared.waiting_bytes.fetch_add(size, Ordering::Relaxed);
         let has_room = before + size <= WAITING_BYTES;
-        if !has_room || self.0.queue.try_send(Message::Spans(spans)).is_err() {
-            self.0.waiting_bytes.fetch_sub(size, Ordering::Relaxed);
-            self.count(Exported::Dropped, count);
+        if !has_room || self.queue.try_send(Message::Spans(spans)).is_err() {
+            self.shared.waiting_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.shared.count(Exported::Dropped, count);
         }
-    }
-
-    fn count(&self, result: Exported, spans: usize) {
-        let spans = u64::try_from(spans).unwrap_or(u64::MAX);
-        self.0.metrics.vectors.trace_exports.with_label_values(&[result.as_str()]).inc_by(spans);
     }
 
     /// Waits until everything that was recorded before is exported or given up.
     pub async fn exported(&self) {
         let (sender, reached) = oneshot::channel();
         // Without the other end nothing is exported at all.
-        if self.0.queue.send(Message::Reached(sender)).await.is_ok() {
+        if self.queue.send(Message::Reached(sender)).await.is_ok() {
             let _ = reached.await;
         }
     }
@@ -166,9 +171,9 @@ impl Spool {
     /// somebody waits for them. `None` where nothing will come any more.
     pub async fn next(&mut self, limits: BatchLimits) -> Option<Batch> {
         let mut batch =
-            Batch { tracer: self.tracer.clone(), spans: Vec::new(), reached: Vec::new() };
+            Batch { shared: self.shared.clone(), spans: Vec::new(), reached: Vec::new() };
         batch.take(self.queue.recv().await?);
-        let until = self.tracer.0.clock.now() + limits.linger;
+        let until = self.shared.clock.now() + limits.linger;
         while !batch.is_full(&limits) {
             match tokio::time::timeout_at(until, self.queue.recv()).await {
                 Ok(Some(message)) => batch.take(message),
@@ -229,13 +234,13 @@ impl Batch {
 
     /// Counts what became of so many of its spans.
     pub fn count_as(&self, result: Exported, spans: usize) {
-        self.tracer.count(result, spans);
+        self.shared.count(result, spans);
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.tracer.0.waiting_bytes.fetch_sub(self.bytes(), Ordering::Relaxed);
+        self.shared.waiting_bytes.fetch_sub(self.bytes(), Ordering::Relaxed);
         for sender in self.reached.drain(..) {
             // Whoever waited may have gone.
             let _ = sender.send(());

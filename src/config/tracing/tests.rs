@@ -124,7 +124,7 @@ fn what_is_wrong_in_the_file_is_told_with_its_place() {
     check_error("sample: 1.5", "f:5:13: tracing.otlp.sample: must be from 0 to 1, not 1.5");
     check_error("sample: -0.1", "must be from 0 to 1");
     check_error("capture: some", "tracing.otlp.capture: ");
-    check_error("headers: {Host: {env: KEY}}", "`Host` cannot be a tool's own header");
+    check_error("headers: {Host: {env: KEY}}", "`Host` is not a header that an export may have");
     check_error("headers: {Authorization: null}", "has no value");
     check_error("headers: {Authorization: {}}", "names no secret");
 }

@@ -1,12 +1,13 @@
 use super::*;
 use crate::clock::SystemClock;
-use crate::config::context::{Environment, SourceError};
+use crate::config::context::{Environment, Source, SourceError};
 use crate::config::parse::parse;
 use crate::config::snapshot::Snapshot;
 use crate::model::call::{CallContext, DEFAULT_WAIT};
 use crate::model::id::CallId;
 use crate::model::json::read_object;
 use crate::model::outcome::{Success, ToolResult};
+use crate::model::secret::Secret;
 use crate::model::trace::SpanId;
 use crate::telemetry::protobuf::{Field, fields};
 use crate::telemetry::trace::call::{AttemptSpan, fresh_span};
@@ -15,10 +16,8 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const CANARY: &str = "canary-7Hq2xV";
 
 fn snapshot(otlp: &str, tool: &str) -> Snapshot {
-    let lookup = |source: &_| match source {
-        crate::config::context::Source::Env(name) if name == "TOKEN" => {
-            Ok(crate::model::secret::Secret::new(CANARY))
-        }
+    let lookup = |source: &Source| match source {
+        Source::Env(name) if name == "TOKEN" => Ok(Secret::new(CANARY)),
         _ => Err(SourceError::Missing),
     };
     let text = format!(
@@ -73,7 +72,7 @@ fn tracer() -> (Tracer, Spool) {
 
 fn counted(tracer: &Tracer) -> [u64; 3] {
     let results = ["sent", "failed", "dropped"];
-    results.map(|one| tracer.0.metrics.vectors.trace_exports.with_label_values(&[one]).get())
+    results.map(|one| tracer.shared.metrics.vectors.trace_exports.with_label_values(&[one]).get())
 }
 
 const AT_ONCE: BatchLimits = BatchLimits { spans: 1, bytes: 1, linger: Duration::ZERO };

@@ -17,7 +17,7 @@ pub(crate) struct Finished {
 pub(crate) fn sortie() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sortie"));
     // Where this machine has its spans sent is not the tests' business.
-    sortie::config::tracing::VARIABLES.iter().for_each(|name| {
+    sortie::config::variables::VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
     command
