@@ -50,9 +50,10 @@ impl Message<'_> {
         write(&mut Message(&mut *self.0));
         let length = self.0.len() - start;
         // The length stands before what it is of and is known only now.
-        let mut prefix = Vec::with_capacity(5);
-        varint(&mut prefix, length as u64);
-        self.0.splice(start..start, prefix);
+        let end = self.0.len();
+        varint(self.0, length as u64);
+        let moved = self.0.len() - end;
+        self.0[start..].rotate_right(moved);
     }
 
     fn begin(&mut self, field: u32, layout: Layout) {

@@ -267,16 +267,16 @@ fn answer(success: &Success) -> &str {
 /// The text without these secrets, as they are and as JSON has them, and without what stands behind a scheme such as
 /// `Bearer`; cut to what a span holds.
 fn without(text: &str, secrets: &[&[u8]]) -> String {
-    // More is read than is kept, so that no secret is cut in two and overlooked.
-    let mut text = truncate::prefix(text, 2 * CAPTURED_BYTES).to_owned();
+    let mut text = text.to_owned();
     for secret in secrets.iter().filter_map(|secret| std::str::from_utf8(secret).ok()) {
         let alone = secret.rsplit(' ').next().unwrap_or_default();
         for part in [secret, alone] {
             if part.len() < SHORTEST_SECRET {
                 continue;
             }
-            let escaped = serde_json::to_string(part).unwrap_or_default();
-            for form in [part, escaped.trim_matches('"')] {
+            let quoted = serde_json::to_string(part).unwrap_or_default();
+            let escaped = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+            for form in [part, escaped.unwrap_or(part)] {
                 if text.contains(form) {
                     text = text.replace(form, REMOVED);
                 }
@@ -300,6 +300,7 @@ mod tests {
         check("{\"a\":\"Bearer abcdef\"}", "Bearer abcdef", "{\"a\":\"***\"}");
         check("{\"a\":\"abcdef\"}", "Bearer abcdef", "{\"a\":\"***\"}");
         check(r#"{"a":"ab\"cdef"}"#, "ab\"cdef", "{\"a\":\"***\"}");
+        check(r#"{"a":"abcdef\""}"#, "abcdef\"", "{\"a\":\"***\"}");
         check("a b c", "b", "a b c");
         check("", "abcdef", "");
     }
