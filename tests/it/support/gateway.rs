@@ -406,10 +406,7 @@ impl Drop for Gateway {
     }
 }
 
-pub(in crate::support) fn collect(
-    pipe: impl Read + Send + 'static,
-    log: Arc<Log<String>>,
-) -> JoinHandle<()> {
+pub(crate) fn collect(pipe: impl Read + Send + 'static, log: Arc<Log<String>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines() {
             log.push(line.expect("UTF-8 output"));

@@ -67,7 +67,7 @@ impl Collector {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
-        let lines = Arc::new(Log::new());
+        let lines: Arc<Log<String>> = Arc::new(Log::new());
         let reader = collect(child.stdout.take().expect("a pipe"), Arc::clone(&lines));
         let first = lines.wait("the collector's port", |lines| lines.first().cloned()).await;
         let first: Value = serde_json::from_str(&first).expect("JSON");
