@@ -80,6 +80,15 @@ fn each_alert_has_a_severity_a_sentence_and_a_heading_among_the_runbooks() {
     }
 }
 
+#[test]
+fn grafana_s_model_knows_everything_that_the_dashboard_says() {
+    let Some(python) = venv(&["grafana-foundation-sdk==1769699998!10.1.0"]) else { return };
+    let mut script = python.program("python");
+    script.arg(shipped("tests/deploy/dashboard_model.py"));
+    let output = good(script.arg(shipped(FOLDER).join("dashboard.json")));
+    assert!(output.stdout.ends_with(b"panels and rows read\n"), "{output:?}");
+}
+
 /// After one call of each outcome code that is built.
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_has_an_answer_to_every_panel_and_every_rule() {
