@@ -20,6 +20,9 @@ const APPROVER: &str = "sk-approver-Wc6HnT2yPq8ZfL4s";
 /// A key for one tool alone.
 const BOUND: &str = "sk-bound-Kx9VbR3mJd7QwS5t";
 
+/// An agent that is offered every tool.
+const AGENT: &str = "support";
+
 /// A call that ran when its gateway was killed.
 const HELD: &str = "call_held0001";
 
@@ -39,7 +42,7 @@ fn config(world: &World, book_timeout: &str) -> ConfigBuilder {
     });
     let rare = json!([{"per": "tool", "rate": "1/h", "burst": 1}]);
     let candidate = json!({"effect": "allow", "shadow": {"effect": "deny"}});
-    let agents = json!([{"id": "support", "tools": ["*"]}, {"id": "sales", "tools": []}]);
+    let agents = json!([{"id": AGENT, "tools": ["*"]}, {"id": "sales", "tools": []}]);
     world
         .config()
         .key("approver", APPROVER, json!({"scopes": ["agent:approve"]}))
@@ -91,7 +94,8 @@ impl Run {
         }));
         let mut gateway = config(&world, "10s").start().await;
         world.upstream.next(Script::new().request().stall());
-        let _client = gateway.open_call("held", HELD, json!({"run_id": "h", "step": "1"})).await;
+        let more = json!({"run_id": "h", "step": "1", "agent_id": AGENT});
+        let _client = gateway.open_call("held", HELD, more).await;
         world.upstream.wait_for_requests(1).await;
         poll("its intent to be kept", || async {
             let metrics = gateway.metrics().await;
@@ -109,7 +113,8 @@ impl Run {
     }
 
     async fn call(&self, tool: &str) -> Outcome {
-        self.gateway.call(tool, json!({})).await
+        let body = json!({"tool": tool, "arguments": {}, "agent_id": AGENT});
+        self.gateway.call_with(body).await
     }
 
     async fn ask(&self, key: &str, method: &str, path: &str, body: Value) -> Outcome {
@@ -149,7 +154,8 @@ impl Run {
 
     /// What works, and what the caller is to blame for.
     async fn callers(&self) {
-        let lookup = json!({"tool": "lookup_order", "arguments": {"order_number": "A-1042"}});
+        let arguments = json!({"order_number": "A-1042"});
+        let lookup = json!({"tool": "lookup_order", "arguments": arguments, "agent_id": AGENT});
         let with = |more: Value| {
             let mut body = lookup.clone();
             for (field, value) in more.as_object().expect("an object") {
