@@ -211,17 +211,19 @@ def restricted(rendering, _):
         for volume in pod.spec.get("volumes") or []:
             for kind in volume.keys() - {"name"} - VOLUMES:
                 yield pod.document, f"volume {volume['name']}: {kind}"
-        if pod.spec.get("automountServiceAccountToken") is not False:
+        if pod.ours()[0] == "containers" and pod.spec.get("automountServiceAccountToken") is not False:
             yield pod.document, "automountServiceAccountToken is not false"
         for field, container in pod.containers():
             fence = (field, container["name"]) == ("initContainers", FENCE)
             own = container.get("securityContext") or {}
             for sentence in unrestricted(own, whole, fence):
                 yield pod.document, f"{field}: {container['name']}: {sentence}"
+            if container["name"] in [GATEWAY, FENCE] and own.get("readOnlyRootFilesystem") is not True:
+                yield pod.document, f"{field}: {container['name']}: readOnlyRootFilesystem is not true"
 
 
 def unrestricted(own, whole, fence):
-    """What the profile "restricted" refuses, and a root that can be written. The fence alone is root, with one right."""
+    """What the profile "restricted" refuses. The fence alone is root, with one right."""
     if not fence and not own.get("runAsNonRoot", whole.get("runAsNonRoot")):
         yield "runAsNonRoot is not true"
     if not fence and own.get("runAsUser", whole.get("runAsUser")) == 0:
@@ -230,8 +232,6 @@ def unrestricted(own, whole, fence):
         yield "privileged is true"
     if own.get("allowPrivilegeEscalation") is not False:
         yield "allowPrivilegeEscalation is not false"
-    if own.get("readOnlyRootFilesystem") is not True:
-        yield "readOnlyRootFilesystem is not true"
     capabilities = own.get("capabilities") or {}
     if "ALL" not in (capabilities.get("drop") or []):
         yield "capabilities: ALL are not dropped"

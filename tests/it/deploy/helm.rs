@@ -213,7 +213,15 @@ fn monitors_and_rules_keep_to_the_operator_s_schemas() {
 fn an_app_s_own_chart_has_the_sidecar_in_its_pods() {
     let Some(cluster) = Cluster::new() else { return };
     cluster.helm(&["lint", "--strict", "example-app"]);
-    cluster.passes(&cluster.example_app());
+    let app = cluster.example_app();
+    cluster.passes(&app);
+    // What the fence is told is what its script reads.
+    let rendered = fs::read_to_string(app).expect("a file");
+    let script = fs::read_to_string(shipped("deploy/fence/fence.sh")).expect("a file");
+    for name in ["GATEWAY_UID", "APP_DNS", "APP_TCP"] {
+        assert!(rendered.contains(&format!("- name: {name}\n")), "{name}");
+        assert!(script.contains(&format!("${{{name}:-")), "{name}");
+    }
 }
 
 #[test]
