@@ -267,8 +267,8 @@ impl Gateway {
         mut call: ToolCall,
     ) -> Result<Told, CallError> {
         resolve_names(&epoch, &caller, &mut call)?;
-        let trace = &mut call.context.trace;
-        *trace = self.memory.tracer.place(epoch.snapshot.tracing.as_ref(), *trace);
+        let settings = epoch.snapshot.tracing.as_ref();
+        call.stands_in(self.memory.tracer.place(settings, call.context.trace));
         let until = self.clock.now() + call.wait;
         let presence = Presence::until(self.cut_off.clone());
         let is_held = hold(&caller, &mut call);

@@ -85,7 +85,7 @@ impl Gateway {
 
     /// What is kept under the names of a call.
     async fn known(&self, live: &Live) -> Result<Option<CallRecord>, StoreError> {
-        let organisation = live.caller.organisation.as_str();
+        let organisation = &*live.caller.organisation;
         let id = live.call.is_named.then_some(&live.call.id);
         if id.is_none() && live.identity.is_none() {
             return Ok(None);
@@ -261,7 +261,7 @@ fn once_more(record: &CallRecord, asking: &Live) -> Result<Arc<Live>, CallError>
     let kept = CallRecord { arguments: Some(arguments), ..record.clone() };
     let mut call = call_of(&kept).ok_or(CallError::Unavailable)?;
     call.credentials.clone_from(&asking.call.credentials);
-    call.context.trace = asking.call.context.trace;
+    call.stands_in(asking.call.context.trace);
     let (caller, presence) = (asking.caller.clone(), asking.presence.clone());
     let mut live = Live::new(call, caller, record.created_at_ms, presence);
     live.alias.clone_from(&record.alias);

@@ -8,7 +8,7 @@ use crate::exec::Executed;
 use crate::gateway::notify::Outbox;
 use crate::gateway::policies::PolicyBook;
 use crate::gateway::tally::{Tally, TallyWorker};
-use crate::model::call::{CallContext, DEFAULT_WAIT};
+use crate::model::call::DEFAULT_WAIT;
 use crate::model::id::CallId;
 use crate::model::json::read_object;
 use crate::model::outcome::{Sent, ToolResult};
@@ -108,7 +108,7 @@ pub(super) fn asked(id: &str, arguments: &str) -> ToolCall {
         is_named: false,
         tool: "lookup".into(),
         arguments: read_object(arguments).unwrap(),
-        context: CallContext::default(),
+        context: Arc::default(),
         deadline: None,
         wait: DEFAULT_WAIT,
         resend: false,

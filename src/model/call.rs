@@ -108,7 +108,7 @@ pub struct ToolCall {
     /// The arguments.
     pub arguments: Arguments,
     /// Where it comes from.
-    pub context: CallContext,
+    pub context: Arc<CallContext>,
     /// `deadline_ms`: the bound on the whole call, as the runtime wants it.
     pub deadline: Option<Duration>,
     /// `wait_ms`: how long the runtime waits for the outcome.
@@ -119,6 +119,15 @@ pub struct ToolCall {
     pub credentials: Vec<(String, Secret)>,
     /// Where it stands among the calls that came with it.
     pub batch: Option<BatchPlace>,
+}
+
+impl ToolCall {
+    /// Gives it its place in a trace. A call that has the same one already costs nothing.
+    pub fn stands_in(&mut self, trace: Option<TraceContext>) {
+        if self.context.trace != trace {
+            Arc::make_mut(&mut self.context).trace = trace;
+        }
+    }
 }
 
 /// The place of a call in a batch, whose calls are one round of a reply.

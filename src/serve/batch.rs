@@ -34,7 +34,7 @@ async fn post_batch(State(state): State<ApiState>, request: Request) -> Result<R
     let mut calls = parse_batch(&bytes)?;
     // Nothing runs unless all of it could be read.
     for (at, call) in calls.iter_mut().enumerate() {
-        call.context.trace = trace;
+        call.stands_in(trace);
         let resolved = resolve_names(&epoch, &caller, call);
         resolved.map_err(|error| malformed(&error, &place(at)))?;
     }

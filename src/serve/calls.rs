@@ -114,7 +114,7 @@ pub fn routes() -> Router<ApiState> {
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let Letter { epoch, caller, trace, bytes } = Letter::read(&state, request).await?;
     let mut call = parse_call(&bytes)?;
-    call.context.trace = trace;
+    call.stands_in(trace);
     let told = state.gateway.call(epoch, caller, call).await?;
     Ok(told::answer(told))
 }
@@ -237,7 +237,7 @@ pub(super) fn read_call(text: &str, place: &Place) -> Result<ToolCall, ApiError>
         is_named,
         tool,
         arguments,
-        context,
+        context: Arc::new(context),
         deadline,
         wait: wait.unwrap_or(DEFAULT_WAIT),
         resend: fields.truth("resend")?.unwrap_or(false),

@@ -34,7 +34,7 @@ fn call(context: Option<TraceContext>, arguments: &str) -> ToolCall {
         is_named: false,
         tool: "lookup".to_owned(),
         arguments: read_object(arguments).expect("an object"),
-        context: CallContext { trace: context, ..CallContext::default() },
+        context: Arc::new(CallContext { trace: context, ..CallContext::default() }),
         deadline: None,
         wait: DEFAULT_WAIT,
         resend: false,
