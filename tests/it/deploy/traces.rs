@@ -201,9 +201,12 @@ async fn arguments_and_answers_are_recorded_where_that_is_asked_for_and_secrets_
         let echo = json!({"head": request.head, "body": String::from_utf8_lossy(&request.body)});
         answer(200, "application/json", &echo.to_string())
     }));
-    let told = world.tool("told").header("Authorization", "Bearer ", TOKEN);
+    // The answer repeats it, so it is not watched.
+    let reference = json!({"Authorization": {"file": "secrets/token", "prefix": "Bearer "}});
+    let told = world.tool("told").set("headers", reference);
     let kept = world.tool("kept").set("capture", json!("none"));
-    let config = traced(world.config().tool(told).tool(kept), &collector.url("127.0.0.1"))
+    let config = world.config().file("secrets/token", TOKEN).tool(told).tool(kept);
+    let config = traced(config, &collector.url("127.0.0.1"))
         .set("/tracing/otlp/capture", json!("full"))
         .set("/tracing/otlp/sample", json!(1));
     let gateway = config.start().await;

@@ -47,11 +47,16 @@ async fn calls(gateway: &Gateway, count: usize) {
     assert!(begun.elapsed() < QUICK, "{:?}", begun.elapsed());
 }
 
-/// The operator's lines about exports.
-fn told(gateway: &Gateway) -> Vec<Value> {
-    let lines = gateway.log_lines().into_iter();
-    let about = |line: &Value| line["message"].as_str().is_some_and(|text| text.contains("pans "));
-    lines.filter(about).collect()
+/// The operator's lines about exports, once there are so many.
+async fn told(gateway: &Gateway, count: usize) -> Vec<Value> {
+    poll(&format!("{count} lines about spans"), || async {
+        let mut lines = gateway.log_lines();
+        lines.retain(|line| {
+            line["message"].as_str().is_some_and(|text| text.to_lowercase().contains("span"))
+        });
+        (lines.len() >= count).then_some(lines)
+    })
+    .await
 }
 
 #[tokio::test]
@@ -64,7 +69,7 @@ async fn a_collector_that_is_gone_is_told_of_once_and_costs_spans_alone() {
     wait_for(&gateway, "failed", 8.0).await;
     calls(&gateway, 1).await;
     assert_eq!((spans(&gateway, "sent").await, spans(&gateway, "dropped").await), (0.0, 0.0));
-    let told = told(&gateway);
+    let told = told(&gateway, 1).await;
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(
         (&told[0]["level"], &told[0]["message"]),
@@ -126,7 +131,8 @@ async fn what_may_pass_is_tried_again_and_what_may_not_is_given_up_at_once() {
     let key = format!("Bearer {COLLECTOR_KEY}");
     assert!(requests.iter().all(|one| one.header("Authorization") == Some(&key)));
     wait_for(&gateway, "sent", 4.0).await;
-    let messages: Vec<_> = told(&gateway).iter().map(|line| line["message"].clone()).collect();
+    let messages: Vec<_> =
+        told(&gateway, 2).await.iter().map(|line| line["message"].clone()).collect();
     assert_eq!(messages, ["Spans cannot be exported.", "Spans are exported again."]);
 
     collector.next(Script::once(answer(400, "text/plain", "")));
@@ -147,7 +153,7 @@ async fn what_a_collector_does_not_take_is_counted_with_its_words() {
     calls(&gateway, 1).await;
     wait_for(&gateway, "failed", 1.0).await;
     assert_eq!(spans(&gateway, "sent").await, 3.0);
-    let told = told(&gateway);
+    let told = told(&gateway, 1).await;
     assert_eq!((&told[0]["refused"], &told[0]["reason"]), (&json!(1), &json!("quota")));
     gateway.finish().await;
 }
