@@ -1,3 +1,5 @@
+//! What is read of `tracing`, and of the environment.
+
 use super::*;
 use crate::config::context::{Environment, Source, SourceError};
 use crate::config::parse::parse;

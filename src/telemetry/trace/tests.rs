@@ -1,3 +1,5 @@
+//! What is recorded of calls, and how it waits.
+
 use super::*;
 use crate::clock::SystemClock;
 use crate::config::context::{Environment, Source, SourceError};

@@ -60,7 +60,7 @@ async fn told(gateway: &Gateway, count: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_gone_is_told_of_once_and_costs_spans_alone() {
+async fn f162_a_collector_that_is_gone_is_told_of_once_and_costs_spans_alone() {
     let world = world().await;
     let vacant = Vacant::take();
     let gateway = recording(&world, &format!("http://{}", vacant.address())).start().await;
@@ -81,7 +81,7 @@ async fn a_collector_that_is_gone_is_told_of_once_and_costs_spans_alone() {
 }
 
 #[tokio::test]
-async fn a_collector_that_does_not_answer_holds_up_neither_calls_nor_the_end() {
+async fn f162_a_collector_that_does_not_answer_holds_up_neither_calls_nor_the_end() {
     let world = world().await;
     let deaf = Deaf::listen();
     let silent = Upstream::plain().await;
