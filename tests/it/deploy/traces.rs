@@ -199,7 +199,7 @@ async fn arguments_and_answers_are_recorded_where_that_is_asked_for_and_secrets_
     // A server that repeats what it was sent.
     world.upstream.default(Script::responding(|request| {
         let echo = json!({"head": request.head, "body": String::from_utf8_lossy(&request.body)});
-        answer(200, "application/json", &echo.to_string())
+        answer(200, "application/json", echo.to_string())
     }));
     // The answer repeats it, so it is not watched.
     let reference = json!({"Authorization": {"file": "secrets/token", "prefix": "Bearer "}});
