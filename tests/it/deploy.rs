@@ -2,6 +2,7 @@
 //! `SORTIE_REQUIRE_DEPLOY=1` a failure.
 
 mod helm;
+mod monitor;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
