@@ -219,6 +219,18 @@ fn monitors_and_rules_keep_to_the_operator_s_schemas() {
 }
 
 #[test]
+fn alerts_lead_to_where_the_operator_keeps_the_runbooks() {
+    let Some(cluster) = Cluster::new() else { return };
+    let rendering = fs::read_to_string(cluster.rendered("shared-full", &[])).expect("a file");
+    let urls = rendering.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: "));
+    let (ours, others): (Vec<_>, Vec<_>) =
+        urls.partition(|url| url.starts_with("\"https://wiki.example.com/sortie/runbooks#sortie"));
+    assert_eq!(others, [""; 0]);
+    let alerts = rendering.lines().filter(|line| line.trim().starts_with("- alert: Sortie"));
+    assert!(ours.len() >= 15 && ours.len() == alerts.count(), "{ours:?}");
+}
+
+#[test]
 fn an_app_s_own_chart_has_the_sidecar_in_its_pods() {
     let Some(cluster) = Cluster::new() else { return };
     cluster.helm(&["lint", "--strict", "example-app"]);
