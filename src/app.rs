@@ -22,6 +22,7 @@ use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
 use crate::gateway::notify::Notifier;
 use crate::limits::Limits;
+use crate::model::build;
 use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::key_sets::{KeySets, fetch_set};
 use crate::net::pool::Pool;
@@ -131,11 +132,8 @@ impl App {
             tokio::task::spawn_blocking(move || warm_up(&config))
         };
         let metrics = Arc::new(Metrics::new(epoch.snapshot.metrics_per_tool));
-        metrics.build(
-            env!("CARGO_PKG_VERSION"),
-            option_env!("SORTIE_REVISION").unwrap_or("unknown"),
-            option_env!("SORTIE_RUSTC").unwrap_or("unknown"),
-        );
+        let (revision, rustc) = (build::REVISION, build::RUSTC);
+        metrics.build(build::VERSION, revision.unwrap_or("unknown"), rustc.unwrap_or("unknown"));
         let (audit, trail) = Audit::new(log.clone(), metrics.clone(), clock.clone());
         let (epochs, in_use) = watch::channel(epoch.clone());
         let pool = Pool::new(clock.clone());

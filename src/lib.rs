@@ -3,6 +3,7 @@
 /// Floor 0: words that everybody uses.
 pub mod model {
     pub mod approval;
+    pub mod build;
     pub mod call;
     pub mod canonical;
     pub mod id;

@@ -68,7 +68,8 @@ impl ConfigBuilder {
         self.start_as(command, folder).await
     }
 
-    async fn start_as(&self, mut command: Command, folder: Folder) -> Gateway {
+    /// The same by a command that is to become it, with all of its arguments.
+    pub(crate) async fn start_as(&self, mut command: Command, folder: Folder) -> Gateway {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let Process { child, readers, stdout, stderr } = Process::start(command);
         let mut gateway = Gateway {
