@@ -172,7 +172,12 @@ fn a_database_is_found_by_its_name_without_a_distribution() {
         let url = "postgres://sortie@db.prod.svc.cluster.local/sortie?sslmode=disable";
         let config = as_shipped(network).set("/storage", json!({ "url": url }));
         let folder = readable(&config);
-        let container = image.container().mount(folder.path(), "/etc/sortie", "ro").resolv_conf();
+        let run = volume();
+        let container = image
+            .container()
+            .mount(folder.path(), "/etc/sortie", "ro")
+            .resolv_conf()
+            .mount(run.path(), "/run/sortie", "rw");
         let mut running = container.run().spawn().expect("it starts");
         database.wait_for_connections(1).await;
         drop(container);
