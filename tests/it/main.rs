@@ -15,6 +15,7 @@ mod clients;
 mod corpus;
 mod credentials;
 mod demo;
+mod deploy;
 mod dev;
 mod egress;
 mod events;
