@@ -381,7 +381,7 @@ fn expected_version(fields: &mut Map<String, Value>) -> Result<Option<u64>, ApiE
 }
 
 /// What is sent changes, objects field by field; null clears.
-fn merge(fields: &mut Map<String, Value>, changes: Map<String, Value>) {
+pub fn merge(fields: &mut Map<String, Value>, changes: Map<String, Value>) {
     for (name, change) in changes {
         match change {
             Value::Null => {

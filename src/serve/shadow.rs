@@ -17,7 +17,7 @@ use crate::policy::identity::Scope;
 use crate::serve::calls::ApiState;
 use crate::serve::errand::{Errand, unavailable};
 use crate::serve::http::{ApiCode, ApiError, json as answer};
-use crate::serve::policies::{Found, PolicyErrand, invalid};
+use crate::serve::policies::{Found, PolicyErrand, invalid, merge};
 use crate::serve::query::{bad, parameters, whole};
 use crate::serve::route::Route;
 
@@ -120,8 +120,12 @@ async fn simulate(State(state): State<ApiState>, request: Request) -> Result<Res
     };
     let missing = || ApiError::field(Some("policy"), "/policy", "`policy` is required");
     let mut policy = policy.ok_or_else(missing)?;
-    if let Value::Object(fields) = &mut policy {
+    if let Value::Object(given) = policy {
+        // As where it is kept: what is null is not there.
+        let mut fields = Map::new();
+        merge(&mut fields, given);
         fields.entry("id").or_insert_with(|| NAMELESS.into());
+        policy = fields.into();
     }
     let policy = kept_policy::compile(&policy.to_string());
     let policy = policy.map_err(|fault| invalid("/policy", fault))?;

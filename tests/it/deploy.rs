@@ -1,6 +1,10 @@
 //! What is shipped for operators, tried with the tools that they use. A tool that is not here is said and skipped, and with
 //! `SORTIE_REQUIRE_DEPLOY=1` a failure.
 
+mod mounts;
+mod openapi;
+mod rolling;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
