@@ -81,7 +81,9 @@ def whole(value):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     if case.meta is not None and case.meta.generation.mode.is_positive:
-        case.body = whole(case.body)
+        # A body that is set anew is looked at anew, also where there is none.
+        if isinstance(case.body, (dict, list)):
+            case.body = whole(case.body)
         lead(case)
 
 
