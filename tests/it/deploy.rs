@@ -1,6 +1,7 @@
 //! What is shipped for operators, tried with the tools that they use. A tool that is not here is said and skipped, and with
 //! `SORTIE_REQUIRE_DEPLOY=1` a failure.
 
+mod helm;
 mod mounts;
 mod openapi;
 mod rolling;

@@ -75,6 +75,22 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("cargo test --locked", "is what runs this test"),
     ("sortie dev sortie.yaml", "takes the page's own ports; tests/it/dev.rs runs it on others"),
+    (
+        "helm install sortie deploy/helm/sortie --namespace sortie --create-namespace --values values.yaml",
+        "needs a cluster; tests/it/deploy/helm.rs renders the same",
+    ),
+    (
+        "kubectl apply -k deploy/kustomize/overlays/shared",
+        "needs a cluster; tests/it/deploy/helm.rs makes the same",
+    ),
+    (
+        "helm template sortie deploy/helm/sortie --values values.yaml > rendered.yaml",
+        "Helm is fetched by tests/it/deploy/helm.rs, which runs it",
+    ),
+    (
+        "python3 tests/deploy/policies.py --external Secret/sortie-tools --sortie \"$(command -v sortie)\" rendered.yaml",
+        "needs what the line before it makes; tests/it/deploy/helm.rs runs both",
+    ),
 ];
 
 /// What stands in for a part of a line, which is then run: the binary under test is what the one builds, and the other is a
@@ -169,8 +185,9 @@ async fn every_command_runs_as_it_is_written() {
 
 #[test]
 fn no_command_hides_in_a_block_that_is_not_run() {
-    const PROGRAMS: [&str; 10] =
-        ["$", "cargo", "cd", "curl", "docker", "kubectl", "npm", "pip", "python3", "sortie"];
+    const PROGRAMS: [&str; 11] = [
+        "$", "cargo", "cd", "curl", "docker", "helm", "kubectl", "npm", "pip", "python3", "sortie",
+    ];
     const LANGUAGES: [&str; 9] =
         ["go", "http", "json", "python", "rust", "sh", "text", "ts", "yaml"];
     let page = Page::read();

@@ -1,0 +1,151 @@
+"""The admission policy's expressions, evaluated as an API server would, with pods that it has to refuse and to let in.
+
+No API server runs here: the expressions are those of the file, and CEL is that of the package `cel-python`.
+EXAMPLE_APP is the rendering of the chart example-app.
+"""
+
+import copy
+import os
+import pathlib
+import unittest
+
+import celpy
+import yaml
+
+POLICY = pathlib.Path(__file__).resolve().parents[2] / "deploy/admission/no-gateway-uid.yaml"
+UID = "runAsUser has to be set, and be neither 0 nor 65532, which is the gateway: "
+
+
+def rights(containers):
+    return (
+        f"beside the Sortie sidecar, {containers} drop ALL capabilities, add none but NET_BIND_SERVICE, "
+        "and have allowPrivilegeEscalation false"
+    )
+
+
+def join(values, separator):
+    """Of Kubernetes' CEL library."""
+    return celpy.celtypes.StringType(str(separator).join(str(value) for value in values))
+
+
+class Policy:
+    def __init__(self, spec):
+        self.spec = spec
+        self.environment = celpy.Environment()
+
+    def evaluate(self, expression, bound):
+        program = self.environment.program(self.environment.compile(expression), functions={"join": join})
+        return program.evaluate(bound)
+
+    def refusals(self, pod):
+        """What the API server would say of a pod; None where the policy is not about it."""
+        bound = {"object": celpy.json_to_cel(pod), "variables": celpy.celtypes.MapType()}
+        if not all(self.evaluate(one["expression"], bound) for one in self.spec["matchConditions"]):
+            return None
+        for one in self.spec["variables"]:
+            name = celpy.celtypes.StringType(one["name"])
+            bound["variables"][name] = self.evaluate(one["expression"], bound)
+        said = []
+        for one in self.spec["validations"]:
+            if not self.evaluate(one["expression"], bound):
+                text = one.get("message") or str(self.evaluate(one["messageExpression"], bound))
+                said.append(text)
+        return said
+
+
+def example():
+    documents = yaml.safe_load_all(pathlib.Path(os.environ["EXAMPLE_APP"]).read_text())
+    template = next(one for one in documents if one["kind"] == "Deployment")["spec"]["template"]
+    return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+class Admission(unittest.TestCase):
+    def setUp(self):
+        policy, binding = yaml.safe_load_all(POLICY.read_text())
+        self.assertEqual(binding["spec"]["policyName"], policy["metadata"]["name"])
+        self.policy = Policy(policy["spec"])
+        self.pod = copy.deepcopy(example())
+        self.app = self.pod["spec"]["containers"][0]
+        self.security = self.app["securityContext"]
+
+    def refused(self, *sentences):
+        self.assertEqual(self.policy.refusals(self.pod), list(sentences))
+
+    def test_the_example_is_let_in(self):
+        self.refused()
+
+    def test_a_pod_without_the_sidecar_is_not_looked_at(self):
+        del self.pod["metadata"]["labels"]["sortie/sidecar"]
+        del self.pod["spec"]["initContainers"]
+        self.security["runAsUser"] = 65532
+        self.assertIsNone(self.policy.refusals(self.pod))
+
+    def test_a_pod_whose_label_was_left_out_is_looked_at(self):
+        del self.pod["metadata"]["labels"]
+        self.security["runAsUser"] = 65532
+        self.refused(UID + "agent")
+
+    def test_the_app_as_the_gateway_or_root(self):
+        for user in [65532, 0]:
+            self.security["runAsUser"] = user
+            self.refused(UID + "agent")
+
+    def test_the_app_with_the_image_s_uid(self):
+        del self.security["runAsUser"]
+        self.refused(UID + "agent")
+        self.pod["spec"]["securityContext"] = {"runAsUser": 10001}
+        self.refused()
+        self.pod["spec"]["securityContext"] = {"runAsUser": 65532}
+        self.refused(UID + "agent")
+
+    def test_an_init_container_as_the_gateway(self):
+        one = copy.deepcopy(self.app) | {"name": "migrate"}
+        self.pod["spec"]["initContainers"].append(one)
+        self.refused()
+        one["securityContext"]["runAsUser"] = 65532
+        self.refused(UID + "migrate")
+
+    def test_a_debugging_container(self):
+        self.pod["spec"]["ephemeralContainers"] = [{"name": "debugger", "image": "busybox:1.37"}]
+        self.refused(UID + "debugger", rights("ephemeralContainers"))
+
+    def test_rights_by_which_the_fence_is_taken_down(self):
+        spoilt = [
+            {"privileged": True},
+            {"allowPrivilegeEscalation": True},
+            {"capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}},
+            {"capabilities": {"drop": ["ALL"], "add": ["NET_RAW"]}},
+            {"capabilities": {"add": ["NET_BIND_SERVICE"]}},
+        ]
+        for change in spoilt:
+            self.app["securityContext"] = {**self.security, **change}
+            self.refused(rights("containers"))
+        self.app["securityContext"] = {**self.security, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
+        self.refused()
+
+    def test_another_image_under_our_names(self):
+        for container in self.pod["spec"]["initContainers"]:
+            image, container["image"] = container["image"], "evil:1.0"
+            self.refused("the names gateway and sortie-fence are for Sortie's own images")
+            container["image"] = image.partition(":")[0] + "@sha256:00"
+            self.refused()
+
+    def test_another_command_in_our_images(self):
+        fence, gateway = self.pod["spec"]["initContainers"]
+        for container, key in [(fence, "command"), (fence, "args"), (gateway, "command")]:
+            container[key] = ["true"]
+            self.refused("gateway and sortie-fence run what their images say")
+            del container[key]
+        self.refused()
+
+    def test_the_gateway_with_another_uid(self):
+        self.pod["spec"]["initContainers"][1]["securityContext"]["runAsUser"] = 10001
+        self.refused("the gateway runs as UID 65532")
+
+    def test_the_node_s_network(self):
+        self.pod["spec"]["hostNetwork"] = True
+        self.refused("a pod with the Sortie sidecar has a network of its own, so no hostNetwork")
+
+
+if __name__ == "__main__":
+    unittest.main()
