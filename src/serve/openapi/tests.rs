@@ -1,3 +1,5 @@
+//! The description is that of the code: routes, words and numbers.
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};

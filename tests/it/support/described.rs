@@ -4,11 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use jsonschema::Validator;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sortie::config::json::value;
 use sortie::config::yaml::Document;
 
 use crate::support::http::Reply;
+
+/// Larger bodies are of the same shapes, and a test that looks at many of them has its time.
+const LARGEST: usize = 64 << 10;
 
 /// The document, with the schemas that were asked for.
 struct Described {
@@ -144,6 +148,16 @@ impl Described {
         if kind != "application/json" || request.method == "HEAD" {
             return None;
         }
+        if reply.body.len() > LARGEST {
+            return None;
+        }
+        // A tool may answer with a number that no double holds: it is passed on, and cannot be compared here.
+        if let (Ok(_), Err(_)) = (
+            serde_json::from_slice::<&RawValue>(&reply.body),
+            serde_json::from_slice::<Value>(&reply.body),
+        ) {
+            return None;
+        }
         let schema = format!("{place}/content/{}/schema", step(kind));
         self.mismatch(&schema, &reply.json()).map(|wrong| format!("the body of {status}: {wrong}"))
     }
@@ -167,10 +181,11 @@ impl Described {
             }
         }
         let body = request.body.filter(|body| !body.is_empty())?;
-        let Some(described) = operation.get("requestBody") else { return None };
+        let described = operation.get("requestBody")?;
         let (place, _) = self.resolved(format!("{place}/requestBody"), described);
         let schema = format!("{place}/content/application~1json/schema");
-        let body = serde_json::from_str(body).expect("a body that was taken is JSON");
+        // Again numbers: that it is JSON is known where it was taken.
+        let body = serde_json::from_str(body).ok()?;
         self.mismatch(&schema, &body).map(|wrong| format!("the body that was taken: {wrong}"))
     }
 
