@@ -3,6 +3,8 @@
 //! Each method that writes is one transaction: all of it is kept, or nothing is.
 //! Calls, approvals and identities of one organisation are invisible to every other one.
 
+pub mod batch;
+mod frame;
 pub mod postgres;
 pub mod recorder;
 pub mod records;
@@ -10,11 +12,13 @@ mod row;
 pub mod sqlite;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::clock::BoxFuture;
 use crate::config::storage::Keep;
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus, DecidedBy};
 use crate::model::id::{CallId, IdempotencyKey};
+use crate::store::batch::Batch;
 use crate::store::records::{
     ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
     ShadowSample,
@@ -133,7 +137,7 @@ pub trait Store: Send + Sync {
     /// Keeps calls as they are now, each in place of what was kept under its id. Nothing waits for it: a batch of calls
     /// that ended or began lately. A record that is already final is never replaced by one that is not, and a bound final
     /// one never by one that is not bound.
-    fn write(&self, batch: Vec<CallRecord>) -> Stored<'_, ()>;
+    fn write(&self, batch: Arc<Batch>) -> Stored<'_, ()>;
 
     /// Keeps a call that begins to run, unless its id or its identity is bound to another one.
     fn bind(&self, record: CallRecord) -> Stored<'_, Bound>;

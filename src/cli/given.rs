@@ -103,7 +103,7 @@ pub fn call(tool: &str, arguments: Arguments, origin: &Origin<'_>) -> Result<Too
         is_named: false,
         tool: tool.to_owned(),
         arguments,
-        context,
+        context: context.into(),
         deadline: None,
         wait: DEFAULT_WAIT,
         resend: false,

@@ -48,9 +48,9 @@ pub fn caller<'g>(
     let hint = "write for example [agent, \"agent:call\"]";
     let list = context.required(node, "scopes", raw.scopes, hint);
     Caller {
-        name: name.map(|(name, _)| name.clone()).unwrap_or_default(),
+        name: name.map(|(name, _)| name.as_str().into()).unwrap_or_default(),
         proof: raw.proof,
-        organisation: of_caller(context, raw.organisations, node, raw.organisation),
+        organisation: of_caller(context, raw.organisations, node, raw.organisation).into(),
         scopes: list.map(|(list, node)| scopes(context, list, node)).unwrap_or_default(),
         agents: globs(context, raw.agents),
         tools: globs(context, raw.tools),

@@ -348,7 +348,7 @@ mod tests {
     use super::*;
     use crate::config::context::{Environment, SourceError};
     use crate::config::parse::parse;
-    use crate::model::call::{CallContext, DEFAULT_WAIT};
+    use crate::model::call::DEFAULT_WAIT;
     use crate::model::id::CallId;
     use crate::model::json::read_object;
 
@@ -369,7 +369,7 @@ mod tests {
             is_named: false,
             tool: tool.to_owned(),
             arguments: read_object(r#"{"amount":600}"#).expect("an object"),
-            context: CallContext::default(),
+            context: Arc::default(),
             deadline: None,
             wait: DEFAULT_WAIT,
             resend: false,

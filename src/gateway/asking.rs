@@ -1,5 +1,7 @@
 //! What makes a request a call at all: names that are known here, fields that its tool needs, and the key's bounds.
 
+use std::sync::Arc;
+
 use crate::config::snapshot::Tool;
 use crate::model::call::ToolCall;
 use crate::net::epoch::Epoch;
@@ -44,7 +46,7 @@ pub fn resolve_names(epoch: &Epoch, caller: &Caller, call: &mut ToolCall) -> Res
 pub(super) fn hold(caller: &Caller, call: &mut ToolCall) -> bool {
     let agent = caller.agent(call.context.agent_id.as_deref());
     let Ok(agent) = agent else { return false };
-    call.context.agent_id = agent;
+    Arc::make_mut(&mut call.context).agent_id = agent;
     caller.may_call(&call.tool)
 }
 

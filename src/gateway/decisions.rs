@@ -37,7 +37,7 @@ impl Gateway {
         caller: &Caller,
         filter: ApprovalFilter,
     ) -> Result<Vec<Approval>, CallError> {
-        let organisation = Some(caller.organisation.clone());
+        let organisation = Some(caller.organisation.to_string());
         let most = filter.most.min(MOST);
         let (reach, bytes) = (reach(caller, most), Some(MOST_BYTES));
         let filter = ApprovalFilter { organisation, most: reach, most_bytes: bytes, ..filter };
@@ -70,7 +70,7 @@ impl Gateway {
             return Err(CallError::Persons);
         }
         let by = DecidedBy {
-            id: caller.name.clone(),
+            id: caller.name.to_string(),
             // A key is known to be itself; which person sits behind it is its own word.
             verified: verdict.name.is_none(),
             name: verdict.name,
@@ -131,7 +131,7 @@ impl Gateway {
         let context = &live.call.context;
         let Some(session_id) = &context.session_id else { return Ok(()) };
         let filter = ApprovalFilter {
-            organisation: Some(live.caller.organisation.clone()),
+            organisation: Some(live.caller.organisation.to_string()),
             status: Some(ApprovalStatus::Pending),
             tool: Some(tool.name.to_string()),
             session_id: Some(session_id.clone()),

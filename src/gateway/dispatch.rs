@@ -197,9 +197,9 @@ impl Gateway {
 /// Whoever asked for a kept call, as far as its limits need them: its bounds were looked at when it was asked for.
 fn caller_of(record: &CallRecord) -> Arc<Caller> {
     Arc::new(Caller {
-        name: record.key.to_string(),
+        name: record.key.clone(),
         proof: Proof::Key,
-        organisation: record.organisation.to_string(),
+        organisation: record.organisation.clone(),
         scopes: Vec::new(),
         agents: Vec::new(),
         tools: Vec::new(),

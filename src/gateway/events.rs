@@ -137,7 +137,7 @@ impl Audience {
     fn hears(&self, event: &Event) -> bool {
         let caller = &self.caller;
         let agent = event.agent_id.as_deref();
-        caller.organisation == event.organisation
+        *caller.organisation == event.organisation
             && self.session_id.as_ref().is_none_or(|id| event.session_id.as_ref() == Some(id))
             && caller.may_call(&event.tool)
             && (caller.agents.is_empty() || agent.is_some_and(|agent| caller.speaks_for(agent)))

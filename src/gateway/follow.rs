@@ -1,5 +1,6 @@
 //! Following calls: one until something happens, or many as they are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -71,7 +72,7 @@ impl Gateway {
     }
 
     /// What an open call was asked with. It may never be kept: `storage.keep.max_calls` can be 0.
-    pub fn asked(&self, caller: &Caller, id: &CallId) -> Option<(Bytes, CallContext)> {
+    pub fn asked(&self, caller: &Caller, id: &CallId) -> Option<(Bytes, Arc<CallContext>)> {
         let live = self.ledger.call(&caller.organisation, id)?;
         let (call, context) = (&live.call, &live.call.context);
         let is_seen = may_see(caller, &call.tool, context.agent_id.as_deref());
@@ -80,7 +81,7 @@ impl Gateway {
 
     /// What is kept of a call.
     pub async fn kept(&self, caller: &Caller, id: &CallId) -> Result<CallRecord, CallError> {
-        let organisation = caller.organisation.as_str();
+        let organisation = &*caller.organisation;
         let found = match self.memory.recorder.find(organisation, Some(id), None) {
             Some(record) => Some(record),
             None if self.memory.store.may_know(organisation, Some(id), None) => {
@@ -100,7 +101,7 @@ impl Gateway {
     ) -> Result<Vec<CallRecord>, CallError> {
         // What ended just now is not missing.
         self.memory.recorder.flush().await;
-        let organisation = caller.organisation.clone();
+        let organisation = caller.organisation.to_string();
         let most = filter.most.min(MOST);
         let filter = CallFilter { organisation, most: reach(caller, most), ..filter };
         let mut found = self.memory.store.calls(&filter).await?;

@@ -177,7 +177,7 @@ impl Live {
     }
 
     fn is_named(&self, name: &Name<'_>) -> bool {
-        let organisation = self.caller.organisation.as_str();
+        let organisation = &*self.caller.organisation;
         match name {
             Name::Id(of, id) => organisation == *of && self.call.id == **id,
             Name::Identity(of, key) => organisation == *of && self.identity.as_ref() == Some(*key),
@@ -307,7 +307,7 @@ impl Ledger {
 }
 
 fn names(live: &Live) -> [Option<Name<'_>>; 2] {
-    let organisation = live.caller.organisation.as_str();
+    let organisation = &*live.caller.organisation;
     [
         Some(Name::Id(organisation, &live.call.id)),
         live.identity.as_ref().map(|key| Name::Identity(organisation, key)),

@@ -77,7 +77,7 @@ impl Gateway {
             None if entry.live().is_repeat && !is_sent => {}
             None => {
                 forget_text(&mut record, captures(way.epoch, tool));
-                self.memory.recorder.offer(record);
+                self.memory.recorder.offer(&record);
             }
             Some(leave) => {
                 record.alias.clone_from(&leave.record.alias);
@@ -112,7 +112,7 @@ impl Gateway {
             Ok(()) => self.memory.outbox.written(),
             Err(error) => {
                 tracing::warn!(%error, "The end of an approved call is kept later.");
-                self.memory.recorder.offer(record);
+                self.memory.recorder.offer(&record);
             }
         }
         self.waiting_changed();
@@ -246,14 +246,14 @@ fn is_begun(live: &Live) -> bool {
 /// What is kept of a call, as far as the call itself says it.
 pub(super) fn record(live: &Live, phase: Phase, outcome: Bytes) -> CallRecord {
     CallRecord {
-        organisation: live.caller.organisation.as_str().into(),
+        organisation: live.caller.organisation.clone(),
         id: live.call.id.clone(),
         phase,
         bound: false,
         identity: live.identity.clone(),
         alias: live.alias.clone(),
         tool: live.call.tool.as_str().into(),
-        key: live.caller.name.as_str().into(),
+        key: live.caller.name.clone(),
         context: live.call.context.clone(),
         deadline: live.call.deadline,
         code: None,

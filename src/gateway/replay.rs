@@ -85,7 +85,7 @@ impl Gateway {
 
     /// What is kept under the names of a call.
     async fn known(&self, live: &Live) -> Result<Option<CallRecord>, StoreError> {
-        let organisation = live.caller.organisation.as_str();
+        let organisation = &*live.caller.organisation;
         let id = live.call.is_named.then_some(&live.call.id);
         if id.is_none() && live.identity.is_none() {
             return Ok(None);

@@ -77,7 +77,7 @@ impl Gateway {
         for (live, begun) in self.ledger.running() {
             // What is sent again is kept already, and what the earlier request did stays unknown until it ends.
             if !live.is_repeat && !begun.is_kept.swap(true, Ordering::AcqRel) {
-                self.memory.recorder.offer(self.running_record(&live, &begun));
+                self.memory.recorder.offer(&self.running_record(&live, &begun));
             }
         }
     }

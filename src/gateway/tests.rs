@@ -6,7 +6,7 @@ use crate::config::context::Environment;
 use crate::config::parse::parse;
 use crate::exec::Executed;
 use crate::gateway::tally::TallyWorker;
-use crate::model::call::{CallContext, DEFAULT_WAIT};
+use crate::model::call::DEFAULT_WAIT;
 use crate::model::id::CallId;
 use crate::model::json::read_object;
 use crate::model::outcome::{Sent, ToolResult};
@@ -102,7 +102,7 @@ pub(super) fn asked(id: &str, arguments: &str) -> ToolCall {
         is_named: false,
         tool: "lookup".into(),
         arguments: read_object(arguments).unwrap(),
-        context: CallContext::default(),
+        context: Arc::default(),
         deadline: None,
         wait: DEFAULT_WAIT,
         resend: false,

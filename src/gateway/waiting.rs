@@ -84,7 +84,7 @@ impl Gateway {
         let end_user = context.end_user.as_ref();
         let approval = Approval {
             id: ApprovalId::from_random(rand::random_iter::<[u8; 32]>().flatten()),
-            organisation: live.caller.organisation.as_str().into(),
+            organisation: live.caller.organisation.clone(),
             call_id: live.call.id.clone(),
             kind,
             status: ApprovalStatus::Pending,

@@ -109,7 +109,7 @@ fn call(context: CallContext, deadline: Option<Duration>) -> ToolCall {
         is_named: false,
         tool: "lookup".into(),
         arguments: read_object("{}").unwrap(),
-        context,
+        context: context.into(),
         deadline,
         wait: DEFAULT_WAIT,
         resend: false,

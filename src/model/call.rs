@@ -100,7 +100,7 @@ pub struct ToolCall {
     /// The arguments.
     pub arguments: Arguments,
     /// Where it comes from.
-    pub context: CallContext,
+    pub context: Arc<CallContext>,
     /// `deadline_ms`: the bound on the whole call, as the runtime wants it.
     pub deadline: Option<Duration>,
     /// `wait_ms`: how long the runtime waits for the outcome.

@@ -106,11 +106,11 @@ pub enum Proof {
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The name of the key or the certificate, or the token's subject: it stands in log lines.
-    pub name: String,
+    pub name: Arc<str>,
     /// By what it is known.
     pub proof: Proof,
     /// The organisation.
-    pub organisation: String,
+    pub organisation: Arc<str>,
     /// What it may do.
     pub scopes: Vec<Scope>,
     /// Agents that it may speak for; empty: any.
@@ -212,7 +212,7 @@ impl Keys {
             for digest in &key.digests {
                 let entry = (key.caller.clone(), key.ends);
                 if by_digest.insert(*digest, entry).is_some() {
-                    return Err(key.caller.name.clone());
+                    return Err(key.caller.name.to_string());
                 }
             }
         }

@@ -85,9 +85,9 @@ impl Issuer {
         let subject = claims.find("sub").and_then(Value::as_str);
         let subject = subject.filter(|text| (1..=MAX_SUBJECT).contains(&text.chars().count()));
         Ok(Caller {
-            name: subject.ok_or_else(|| lacks("sub"))?.to_owned(),
+            name: subject.ok_or_else(|| lacks("sub"))?.into(),
             proof: Proof::Token,
-            organisation: self.organisation.clone(),
+            organisation: self.organisation.as_str().into(),
             scopes: self.scopes.of(claims),
             agents: self.agents(claims)?,
             tools: Vec::new(),

@@ -45,7 +45,7 @@ pub enum Subject<'a> {
 impl Per {
     /// For whom this call is counted.
     pub fn subject<'a>(self, caller: &'a Caller, context: &'a CallContext) -> Subject<'a> {
-        let organisation = caller.organisation.as_str();
+        let organisation = &*caller.organisation;
         match self {
             Self::Agent => Subject::Agent(organisation, context.agent_id.as_deref()),
             Self::EndUser => {
@@ -291,7 +291,7 @@ mod tests {
             agent_id: Some("support".into()),
             ..CallContext::default()
         };
-        let organisation = caller.organisation.as_str();
+        let organisation = &*caller.organisation;
         let (both, external) = (user(Some("7"), Some("7")), user(None, Some("7")));
         let nobody = CallContext::default();
         let subject = |per: Per, context| per.subject(&caller, context);

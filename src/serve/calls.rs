@@ -223,7 +223,7 @@ pub(super) fn read_call(text: &str, place: &Place) -> Result<ToolCall, ApiError>
         is_named,
         tool,
         arguments,
-        context,
+        context: Arc::new(context),
         deadline,
         wait: wait.unwrap_or(DEFAULT_WAIT),
         resend: fields.truth("resend")?.unwrap_or(false),

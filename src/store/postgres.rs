@@ -7,10 +7,13 @@ mod notices;
 mod policies;
 mod sweep;
 
+use std::sync::Arc;
+
 use crate::config::snapshot::TlsSettings;
 use crate::config::storage::Keep;
 use crate::model::approval::{Approval, ApprovalId};
 use crate::model::id::{CallId, IdempotencyKey};
+use crate::store::batch::Batch;
 use crate::store::postgres::connection::{Connections, begin, bounded, commit, execute};
 use crate::store::records::{
     ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
@@ -100,7 +103,7 @@ impl Store for PostgresStore {
         statement!(self, |client| calls::walk(client, organisation, since_ms, below, most))
     }
 
-    fn write(&self, batch: Vec<CallRecord>) -> Stored<'_, ()> {
+    fn write(&self, batch: Arc<Batch>) -> Stored<'_, ()> {
         transaction!(self, |transaction| calls::put(transaction, &batch))
     }
 

@@ -1,6 +1,7 @@
 //! Calls are kept after their answer: in batches, in a queue that nobody waits for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use tokio::sync::{Notify, watch};
 use crate::clock::Clock;
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::Store;
+use crate::store::batch::Batch;
+use crate::store::frame::{self, Frame};
 use crate::store::records::CallRecord;
 use crate::telemetry::metrics::Metrics;
 
@@ -18,7 +21,7 @@ const PACE: Duration = Duration::from_millis(100);
 const BATCH: usize = 512;
 /// Records that may wait.
 const MOST: usize = 16_384;
-/// Bytes of arguments and answers that may wait.
+/// Bytes of calls that may wait.
 const MOST_BYTES: usize = 32 << 20;
 /// After a failure the store is left alone for so long.
 const REST: Duration = Duration::from_secs(1);
@@ -40,6 +43,7 @@ pub struct RecordWriter {
 #[derive(Debug)]
 struct Queue {
     waiting: Mutex<Waiting>,
+    names: Names,
     metrics: Arc<Metrics>,
     offered: Notify,
     hurry: Notify,
@@ -47,58 +51,97 @@ struct Queue {
     rounds: watch::Sender<u64>,
 }
 
-/// By organisation and id; what is being written now is still found.
+/// What is being written now is still found.
 #[derive(Debug, Default)]
 struct Waiting {
-    next: Batch,
-    writing: Batch,
+    next: Collected,
+    writing: Collected,
+    /// Emptied: its memory is used again.
+    spare: Collected,
 }
 
+/// Calls, and where they are. The names by which they are found are not kept, only their hashes: a hit is looked at, and
+/// nobody outside can make two names of one hash.
 #[derive(Debug, Default)]
-struct Batch {
-    records: HashMap<Name, CallRecord>,
-    by_identity: HashMap<(Arc<str>, IdempotencyKey), CallId>,
-    order: VecDeque<Name>,
-    bytes: usize,
+struct Collected {
+    batch: Arc<Batch>,
+    places: HashMap<u64, usize>,
 }
 
-type Name = (Arc<str>, CallId);
+/// By what a record is found: the same for all batches.
+#[derive(Debug, Default)]
+struct Names(RandomState);
 
-impl Batch {
-    fn find(&self, name: &Name) -> Option<&CallRecord> {
-        self.records.get(name)
-    }
+/// A call's id, or an identity that it holds, within its organisation.
+#[derive(Clone, Copy, Hash)]
+enum Name<'a> {
+    Id(&'a str, &'a str),
+    Identity(&'a str, &'a str),
+}
 
-    fn put(&mut self, record: CallRecord) {
-        let name = (record.organisation.clone(), record.id.clone());
-        if record.bound {
-            for identity in [&record.identity, &record.alias].into_iter().flatten() {
-                let key = (record.organisation.clone(), identity.clone());
-                self.by_identity.insert(key, record.id.clone());
+impl Name<'_> {
+    fn is_of(&self, call: &Frame<'_>) -> bool {
+        match *self {
+            Self::Id(organisation, id) => call.organisation == organisation && call.id == id,
+            Self::Identity(organisation, key) => {
+                call.organisation == organisation
+                    && [call.identity, call.alias].contains(&Some(key))
             }
         }
-        self.bytes += record.bytes();
-        match self.records.insert(name.clone(), record) {
-            Some(before) => self.bytes -= before.bytes(),
-            None => self.order.push_back(name),
+    }
+}
+
+impl Collected {
+    fn place(&self, names: &Names, name: Name<'_>) -> Option<(usize, Frame<'_>)> {
+        let place = *self.places.get(&names.0.hash_one(name))?;
+        // It was written here, so it can be read.
+        let call = self.batch.get(place).ok()?;
+        name.is_of(&call).then_some((place, call))
+    }
+
+    fn find(&self, names: &Names, name: Name<'_>) -> Option<Frame<'_>> {
+        self.place(names, name).map(|(_, call)| call)
+    }
+
+    fn put(&mut self, names: &Names, call: &Frame<'_>, bytes: &[u8]) {
+        let id = Name::Id(call.organisation, call.id);
+        let known = self.place(names, id).map(|(place, _)| place);
+        let place = known.unwrap_or(self.batch.len());
+        if known.is_none() {
+            self.places.insert(names.0.hash_one(id), place);
+        }
+        for identity in [call.identity, call.alias].into_iter().flatten().filter(|_| call.bound) {
+            let name = Name::Identity(call.organisation, identity);
+            self.places.insert(names.0.hash_one(name), place);
+        }
+        // A copy only where a store that was given up on still reads it.
+        let batch = Arc::make_mut(&mut self.batch);
+        match known {
+            Some(place) => batch.replace(place, bytes),
+            None => batch.push(bytes),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.records.len() >= MOST || self.bytes >= MOST_BYTES
+        self.batch.len() >= MOST || self.batch.bytes() >= MOST_BYTES
     }
 
-    /// In the order in which they came.
-    fn in_order(&self) -> Vec<CallRecord> {
-        self.order.iter().filter_map(|name| self.records.get(name).cloned()).collect()
+    /// Empty, its memory kept where nobody reads it any more.
+    fn emptied(mut self) -> Self {
+        match Arc::get_mut(&mut self.batch) {
+            Some(batch) => batch.clear(),
+            None => self.batch = Arc::default(),
+        }
+        self.places.clear();
+        self.places.shrink_to(4 * BATCH);
+        self
     }
 }
 
 /// Whether a record says that a call runs whose end is known: a call that ended does not run again. Another call under
 /// the same id, which was free, does.
-fn has_ended(known: &CallRecord, record: &CallRecord) -> bool {
-    let is_same = known.created_at_ms == record.created_at_ms;
-    is_same && known.phase.is_final() && !record.phase.is_final()
+fn has_ended(known: &Frame<'_>, call: &Frame<'_>) -> bool {
+    known.created_at_ms == call.created_at_ms && known.is_final() && !call.is_final()
 }
 
 impl Recorder {
@@ -110,6 +153,7 @@ impl Recorder {
     ) -> (Self, RecordWriter) {
         let queue = Arc::new(Queue {
             waiting: Mutex::default(),
+            names: Names::default(),
             metrics,
             offered: Notify::new(),
             hurry: Notify::new(),
@@ -119,20 +163,23 @@ impl Recorder {
     }
 
     /// Takes a call as it is now, in place of what waits under its id. A full queue drops it, and counts that.
-    pub fn offer(&self, record: CallRecord) {
+    pub fn offer(&self, record: &CallRecord) {
+        let bytes = frame::of(record);
+        let Ok(call) = frame::one(&bytes) else { return self.0.metrics.records_dropped(1) };
+        let names = &self.0.names;
+        let name = Name::Id(call.organisation, call.id);
         let mut waiting = self.0.lock();
-        let name = (record.organisation.clone(), record.id.clone());
-        let known = waiting.next.find(&name);
-        let kept = known.or_else(|| waiting.writing.find(&name));
-        if kept.is_some_and(|one| has_ended(one, &record)) {
+        let known = waiting.next.find(names, name);
+        let kept = known.or_else(|| waiting.writing.find(names, name));
+        if kept.is_some_and(|one| has_ended(&one, &call)) {
             return;
         }
         if known.is_none() && waiting.next.is_full() {
             drop(waiting);
             return self.0.metrics.records_dropped(1);
         }
-        waiting.next.put(record);
-        let count = waiting.next.records.len();
+        waiting.next.put(names, &call, &bytes);
+        let count = waiting.next.batch.len();
         drop(waiting);
         match count {
             1 => self.0.offered.notify_one(),
@@ -149,23 +196,18 @@ impl Recorder {
         identity: Option<&IdempotencyKey>,
     ) -> Option<CallRecord> {
         let waiting = self.0.lock();
-        if waiting.next.records.is_empty() && waiting.writing.records.is_empty() {
+        if waiting.next.batch.is_empty() && waiting.writing.batch.is_empty() {
             return None;
         }
-        let organisation: Arc<str> = organisation.into();
-        let batches = [&waiting.next, &waiting.writing];
-        let by_id = id.and_then(|id| {
-            let name = (organisation.clone(), id.clone());
-            batches.into_iter().find_map(|batch| batch.find(&name))
-        });
-        let by_identity = || {
-            let key = (organisation.clone(), identity?.clone());
-            batches.into_iter().find_map(|batch| {
-                let id = batch.by_identity.get(&key)?;
-                batch.find(&(organisation.clone(), id.clone()))
-            })
+        let find = |name: Name<'_>| {
+            let batches = [&waiting.next, &waiting.writing];
+            batches.into_iter().find_map(|batch| batch.find(&self.0.names, name))
         };
-        by_id.filter(|one| one.bound || identity.is_none()).or_else(by_identity).cloned()
+        let by_id = id.and_then(|id| find(Name::Id(organisation, id.as_str())));
+        let by_id = by_id.filter(|one| one.bound || identity.is_none());
+        let by_identity =
+            || identity.and_then(|key| find(Name::Identity(organisation, key.as_str())));
+        by_id.or_else(by_identity)?.record().ok()
     }
 
     /// Waits until what was offered before is kept, or could not be.
@@ -173,7 +215,7 @@ impl Recorder {
         let mut rounds = self.0.rounds.subscribe();
         let (is_empty, is_writing) = {
             let waiting = self.0.lock();
-            (waiting.next.records.is_empty(), !waiting.writing.records.is_empty())
+            (waiting.next.batch.is_empty(), !waiting.writing.batch.is_empty())
         };
         let more = u64::from(!is_empty) + u64::from(is_writing);
         if more == 0 {
@@ -191,7 +233,7 @@ impl RecordWriter {
     pub async fn run(self) {
         let mut told = None;
         loop {
-            if self.queue.lock().next.records.is_empty() {
+            if self.queue.lock().next.batch.is_empty() {
                 self.queue.offered.notified().await;
             }
             tokio::select! {
@@ -205,7 +247,8 @@ impl RecordWriter {
             }
             match self.store.write(batch).await {
                 Ok(()) => {
-                    self.queue.lock().writing = Batch::default();
+                    let written = std::mem::take(&mut self.queue.lock().writing);
+                    self.queue.lock().spare = written.emptied();
                     self.queue.metrics.records_written(count);
                     self.queue.rounds.send_modify(|round| *round = round.wrapping_add(1));
                 }
@@ -227,12 +270,11 @@ impl RecordWriter {
 
 impl Queue {
     /// What is to be written next; it is found until it is.
-    fn take(&self) -> Vec<CallRecord> {
+    fn take(&self) -> Arc<Batch> {
         let mut waiting = self.lock();
-        let batch = std::mem::take(&mut waiting.next);
-        let records = batch.in_order();
-        waiting.writing = batch;
-        records
+        let spare = std::mem::take(&mut waiting.spare);
+        waiting.writing = std::mem::replace(&mut waiting.next, spare);
+        waiting.writing.batch.clone()
     }
 
     /// What could not be written waits again, as far as there is room; how many were dropped.
@@ -241,16 +283,15 @@ impl Queue {
         let failed = std::mem::take(&mut waiting.writing);
         let newer = std::mem::replace(&mut waiting.next, failed);
         let mut dropped = 0;
-        for name in &newer.order {
-            let Some(record) = newer.records.get(name) else { continue };
-            let known = waiting.next.find(name);
-            if known.is_some_and(|one| has_ended(one, record)) {
+        for (place, call) in newer.batch.calls().flatten() {
+            let known = waiting.next.find(&self.names, Name::Id(call.organisation, call.id));
+            if known.is_some_and(|one| has_ended(&one, &call)) {
                 continue;
             }
             if waiting.next.is_full() && known.is_none() {
                 dropped += 1;
             } else {
-                waiting.next.put(record.clone());
+                waiting.next.put(&self.names, &call, newer.batch.slice(&place));
             }
         }
         dropped

@@ -32,7 +32,7 @@ pub struct CallRecord {
     /// The name of the key that asked.
     pub key: Arc<str>,
     /// Where it comes from.
-    pub context: CallContext,
+    pub context: Arc<CallContext>,
     /// `deadline_ms`, as the runtime wants it.
     pub deadline: Option<Duration>,
     /// `ok` or the failure's code; none while it is open.

@@ -128,9 +128,18 @@ struct Decider<'a> {
 
 /// What of a call has no column.
 pub(in crate::store) fn rest_of_call(record: &CallRecord) -> String {
+    text(&call_rest(record))
+}
+
+/// The same, behind what is there.
+pub(in crate::store) fn push_rest_of_call(bytes: &mut Vec<u8>, record: &CallRecord) {
+    serde_json::to_writer(bytes, &call_rest(record)).expect("texts and numbers are JSON");
+}
+
+fn call_rest(record: &CallRecord) -> CallRest<'_> {
     let context = &record.context;
     let end_user = context.end_user.as_ref();
-    text(&CallRest {
+    CallRest {
         key: Cow::Borrowed(&record.key),
         code: record.code.as_deref().map(Cow::Borrowed),
         agent_id: borrowed(&context.agent_id),
@@ -149,7 +158,7 @@ pub(in crate::store) fn rest_of_call(record: &CallRecord) -> String {
             .deadline
             .map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)),
         arguments_digest: record.arguments_digest.as_deref().map(Cow::Borrowed),
-    })
+    }
 }
 
 /// What of an approval has no column.
@@ -207,7 +216,7 @@ impl CallRow {
             alias: identity(&self.alias, "alias")?,
             tool: self.tool.as_str().into(),
             key: rest.key.as_ref().into(),
-            context,
+            context: Arc::new(context),
             deadline: rest.deadline_ms.map(Duration::from_millis),
             code: owned(rest.code).map(Cow::Owned),
             created_at_ms: self.created_at_ms,

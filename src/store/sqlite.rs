@@ -3,10 +3,10 @@
 mod approvals;
 mod calls;
 mod chunks;
-mod frame;
 mod known;
 mod lookup;
 mod mark;
+mod names;
 mod notices;
 mod open;
 mod policies;
@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use crate::config::storage::Keep;
 use crate::model::approval::{Approval, ApprovalId};
 use crate::model::id::{CallId, IdempotencyKey};
+use crate::store::batch::Batch;
 use crate::store::records::{
     ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
     ShadowSample,
@@ -206,7 +207,7 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn write(&self, batch: Vec<CallRecord>) -> Stored<'_, ()> {
+    fn write(&self, batch: Arc<Batch>) -> Stored<'_, ()> {
         Box::pin(self.change(Durability::Process, move |desk| {
             desk.put_all(&batch)?;
             desk.trim(batch.len())

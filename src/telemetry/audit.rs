@@ -107,7 +107,7 @@ impl Audit {
 
     /// The same of a caller, in their organisation.
     pub fn deed_of(&self, caller: &Caller, action: &str) -> AuditEntry {
-        let organisation = caller.organisation.clone();
+        let organisation = caller.organisation.to_string();
         AuditEntry { organisation, ..self.deed(&caller.name, action) }
     }
 

@@ -28,7 +28,8 @@ pub struct ToolMetrics {
     pub(super) rate_limited: [IntCounter; LimitScope::ALL.len()],
     pub(super) circuit_transitions: [IntCounter; State::ALL.len()],
     pub(super) circuit_probes: [IntCounter; ProbeResult::ALL.len()],
-    pub(super) approvals: [IntCounter; ApprovalStatus::ALL.len()],
+    /// By how they were closed: one that waits has no count here.
+    pub(super) approvals: Vec<(ApprovalStatus, IntCounter)>,
     pub(super) replays: IntCounter,
     retired: AtomicBool,
 }
@@ -62,10 +63,13 @@ impl ToolMetrics {
                 .map(|to| vectors.circuit_transitions.with_label_values(&[label, to.as_str()])),
             circuit_probes: ProbeResult::ALL
                 .map(|result| vectors.circuit_probes.with_label_values(&[label, result.as_str()])),
-            approvals: std::array::from_fn(|at| {
-                let result = ApprovalStatus::ALL[at].as_str();
-                vectors.approvals.with_label_values(&[label, result])
-            }),
+            approvals: ApprovalStatus::ALL
+                .iter()
+                .filter(|status| **status != ApprovalStatus::Pending)
+                .map(|status| {
+                    (*status, vectors.approvals.with_label_values(&[label, status.as_str()]))
+                })
+                .collect(),
             replays: vectors.replays.with_label_values(one),
             retired: AtomicBool::new(false),
             label: label.to_owned(),

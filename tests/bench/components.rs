@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use sortie::policy::sign::MessageId;
 use sortie::policy::wire::Rendering;
 use sortie::serve::calls::parse_call;
 use sortie::store::Store;
+use sortie::store::batch::Batch;
 use sortie::store::records::CallRecord;
 use sortie::store::sqlite::SqliteStore;
 use sortie::telemetry::labels::{AttemptResult, Phase as CallPhase};
@@ -156,13 +158,15 @@ fn record(store: &SqliteStore, like: &CallRecord) -> f64 {
             let (run, step) = (run.expect("valid"), Token::parse("3").expect("valid"));
             record.id = CallId::parse(&format!("call_{count:016}")).expect("valid");
             record.identity = Some(IdempotencyKey::derive(&run, &step, count % 8));
-            record.context.session_id = Some(format!("se_{:08x}", turn.wrapping_mul(0x85eb_ca6b)));
-            record.context.run_id = Some(run);
+            let context = Arc::make_mut(&mut record.context);
+            context.session_id = Some(format!("se_{:08x}", turn.wrapping_mul(0x85eb_ca6b)));
+            context.run_id = Some(run);
             record
         });
         let records: Vec<_> = records.collect();
         let begun = Instant::now();
-        runtime.block_on(store.write(records)).expect("it works");
+        let batch = Arc::new(Batch::of(&records));
+        runtime.block_on(store.write(batch)).expect("it works");
         begun.elapsed()
     };
     // Enough that each batch pushes out an old one.

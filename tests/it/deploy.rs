@@ -2,6 +2,7 @@
 //! `SORTIE_REQUIRE_DEPLOY=1` a failure.
 
 mod helm;
+mod monitor;
 mod mounts;
 mod openapi;
 mod rolling;

@@ -254,7 +254,7 @@ fn the_codes_of_addresses_are_all_there_once() {
 }
 
 /// The metrics that have a series after a good call, a repeated one and one with wrong arguments.
-async fn metrics() -> String {
+pub(crate) async fn metrics() -> String {
     let world = World::tls().await;
     let good = answer(200, "application/json", "7");
     world.upstream.next(Script::once(answer(503, "application/json", "{}")));

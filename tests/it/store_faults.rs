@@ -8,7 +8,7 @@ use sortie::store::postgres::PostgresStore;
 use sortie::store::sqlite::{OpenError, SqliteStore};
 use sortie::store::{Bound, Store, StoreError};
 
-use crate::store_suite::records::{DONE, approval, call, call_id, parked};
+use crate::store_suite::records::{DONE, approval, call, call_id, parked, shared};
 use crate::store_suite::{connect, tls};
 use crate::support::postgres::Postgres;
 use crate::support::wait;
@@ -26,7 +26,7 @@ async fn f143_a_damaged_file_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
     let store = SqliteStore::open(&path).expect("it works");
-    store.write((1..200).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    store.write(shared((1..200).map(|number| call(number, DONE)))).await.expect("it works");
     drop(store);
     let good = std::fs::read(&path).expect("it works");
     for (what, from, to) in [("its head", 0, 16), ("its pages", 4096, good.len())] {
@@ -48,15 +48,23 @@ async fn f143_finished_calls_that_are_not_whole_are_said_to_be_damaged() {
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
     let store = SqliteStore::open(&path).expect("it works");
-    store.write((1..200).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    store.write(shared((1..200).map(|number| call(number, DONE)))).await.expect("it works");
     drop(store);
-    let change = |text| {
+    let change = |text: &str| {
         let file = rusqlite::Connection::open(&path).expect("it works");
         file.execute_batch(text).expect("it works");
     };
-    change("UPDATE chunks SET records = substr(records, 1, length(records) - 7)");
-    let text = refused(&path);
-    assert!(text.contains("is damaged (") && text.contains("finished calls"), "{text}");
+    for part in ["records", "names"] {
+        change(&format!("CREATE TABLE kept AS SELECT n, {part} FROM chunks"));
+        change(&format!("UPDATE chunks SET {part} = substr({part}, 1, length({part}) - 7)"));
+        let text = refused(&path);
+        assert!(text.contains("is damaged (") && text.contains("finished call"), "{part}: {text}");
+        change(&format!(
+            "UPDATE chunks SET {part} = kept.{part} FROM kept WHERE kept.n = chunks.n"
+        ));
+        change("DROP TABLE kept");
+    }
+    SqliteStore::open(&path).expect("it is whole again");
 }
 
 #[tokio::test]
@@ -125,13 +133,13 @@ async fn f142_a_file_that_somebody_holds_is_waited_for_and_not_for_ever() {
     let store = SqliteStore::open(&path).expect("it works");
     let other = rusqlite::Connection::open(&path).expect("it works");
     other.execute_batch("BEGIN IMMEDIATE").expect("it works");
-    let held = store.write(vec![call(1, DONE)]).await;
+    let held = store.write(shared([call(1, DONE)])).await;
     assert!(matches!(held, Err(StoreError::Unavailable(_))), "{held:?}");
     // What nobody wrote is not known either, and reading goes on.
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(None));
     assert!(!store.may_know("shop", Some(&call_id(1)), None));
     other.execute_batch("ROLLBACK").expect("it works");
-    store.write(vec![call(1, DONE)]).await.expect("it works");
+    store.write(shared([call(1, DONE)])).await.expect("it works");
     assert_eq!(store.check().await, Ok(()));
 }
 
@@ -145,7 +153,7 @@ async fn f141_a_full_store_refuses_what_must_be_kept_and_works_again() {
         record
     };
     for number in 0..40 {
-        store.write(vec![large(number, DONE)]).await.expect("it works");
+        store.write(shared([large(number, DONE)])).await.expect("it works");
     }
     assert_eq!(store.call("shop", &call_id(0)).await, Ok(None));
     assert!(store.call("shop", &call_id(39)).await.expect("it works").is_some());

@@ -16,11 +16,11 @@ fn live(organisation: &str, id: &str, step: Option<&str>) -> Arc<Live> {
         is_named: true,
         tool: "lookup".into(),
         arguments: read_object("{}").expect("an object"),
-        context: CallContext {
+        context: Arc::new(CallContext {
             run_id: step.map(|_| token("run")),
             step: step.map(token),
             ..CallContext::default()
-        },
+        }),
         deadline: None,
         wait: DEFAULT_WAIT,
         resend: false,

@@ -1,13 +1,15 @@
 //! A policy that does not exist, tried on calls of a store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::json;
 
 use super::*;
 use crate::config::kept_policy;
-use crate::model::call::CallContext;
 use crate::model::id::CallId;
 use crate::model::outcome::{Phase, Status};
+use crate::store::batch::Batch;
 use crate::store::sqlite::SqliteStore;
 
 const NOW_MS: i64 = 1_795_561_200_000;
@@ -24,7 +26,7 @@ fn record(nth: usize, amount: u32, decision: Option<&str>) -> CallRecord {
         alias: None,
         tool: "lookup".into(),
         key: "k".into(),
-        context: CallContext::default(),
+        context: Arc::default(),
         deadline: None,
         code: Some("ok".into()),
         // Some of them at the same millisecond.
@@ -40,7 +42,7 @@ fn record(nth: usize, amount: u32, decision: Option<&str>) -> CallRecord {
 async fn tried(records: Vec<CallRecord>, days: u64) -> Simulation {
     let store = SqliteStore::memory().expect("a store");
     for batch in records.chunks(100) {
-        store.write(batch.to_vec()).await.expect("written");
+        store.write(Arc::new(Batch::of(batch))).await.expect("written");
     }
     let policy = json!({
         "id": "a", "effect": "require_approval",

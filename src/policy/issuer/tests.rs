@@ -90,7 +90,7 @@ fn lacks(name: &str) -> TokenError {
 #[test]
 fn a_good_token_is_its_subject() {
     let caller = taken(json!({}));
-    assert_eq!((caller.name.as_str(), caller.proof), ("runtime-7", Proof::Token));
+    assert_eq!((&*caller.name, caller.proof), ("runtime-7", Proof::Token));
     assert_eq!(caller.scopes, [Scope::Agent, Scope::AgentCall]);
     assert_eq!((caller.agents.len(), caller.tools.len()), (0, 0));
     assert_eq!(caller.noun(), "the token of `runtime-7`");

@@ -21,8 +21,8 @@ fn a_whole_call_is_read() {
     assert_eq!(call.id.as_str(), "call_8f2c");
     assert_eq!(&call.arguments.text()[..], br#"{"order_number":"A-1042","n":1e2}"#);
     assert_eq!(call.context.call_index, 2);
-    let user = call.context.end_user.expect("given");
-    assert_eq!((user.id.as_deref(), user.external_id), (Some("eu_1"), None));
+    let user = call.context.end_user.as_ref().expect("given");
+    assert_eq!((user.id.as_deref(), &user.external_id), (Some("eu_1"), &None));
     assert_eq!(call.deadline, Some(Duration::from_secs(60)));
 }
 

@@ -6,6 +6,7 @@ use tokio_postgres::Row;
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
+use crate::store::batch::Batch;
 use crate::store::postgres::calls::{by_row, clean, get, hold, holder, make_room, own, put};
 use crate::store::postgres::connection::{Value, execute, rows};
 use crate::store::postgres::notices::notify;
@@ -27,7 +28,7 @@ pub(super) async fn bind(
         return before(transaction, head.n).await;
     }
     make_room(transaction, &record).await?;
-    put(transaction, &[record]).await?;
+    put(transaction, &Batch::of([&record])).await?;
     Ok(Bound::Now)
 }
 
@@ -50,7 +51,7 @@ pub(super) async fn park(
             }
         }
     }
-    put(transaction, &[record]).await?;
+    put(transaction, &Batch::of([&record])).await?;
     let used = "UPDATE approvals SET used_at_ms = $3 WHERE organisation = $1 AND call_id = $2 \
         AND status = 'approved' AND used_at_ms IS NULL";
     let values: [Value<'_>; 3] = [&&*organisation, &id.as_str(), &approval.created_at_ms];
@@ -92,7 +93,7 @@ pub(super) async fn decide(
     execute(transaction, update, &values).await?;
     let decided = many(transaction, &query, &key).await?.pop().ok_or(StoreError::NotFound)?;
     if let Some(record) = record {
-        put(transaction, &[record]).await?;
+        put(transaction, &Batch::of([&record])).await?;
     }
     notify(transaction, notices).await?;
     Ok(Decided::Now(Box::new(decided)))
@@ -125,7 +126,7 @@ pub(super) async fn start(
         let reopen = "UPDATE calls SET phase = $2 WHERE n = $1";
         execute(transaction, reopen, &[&head.n, &Phase::Waiting.as_str()]).await?;
     }
-    put(transaction, &[record]).await?;
+    put(transaction, &Batch::of([&record])).await?;
     Ok(true)
 }
 
@@ -138,7 +139,7 @@ pub(super) async fn finish(
 ) -> Result<(), StoreError> {
     hold(transaction, &record).await?;
     let organisation = record.organisation.clone();
-    put(transaction, &[record]).await?;
+    put(transaction, &Batch::of([&record])).await?;
     if let Some(approval) = unused {
         let update = "UPDATE approvals SET used_at_ms = NULL WHERE organisation = $1 AND id = $2";
         execute(transaction, update, &[&&*organisation, &approval.as_str()]).await?;
@@ -155,7 +156,7 @@ pub(super) async fn bury(
     let found = own(transaction, &record.organisation, &record.id).await?;
     let runs = found.is_some_and(|head| head.phase == Phase::Running);
     if runs {
-        put(transaction, &[record]).await?;
+        put(transaction, &Batch::of([&record])).await?;
     }
     Ok(runs)
 }

@@ -1,7 +1,7 @@
 //! Calls in their table, and who holds an identity.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use deadpool_postgres::{GenericClient, Transaction};
 use sha2::{Digest, Sha256};
@@ -10,9 +10,11 @@ use tokio_postgres::Row;
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::model::outcome::Phase;
 use crate::store::StoreError;
+use crate::store::batch::Batch;
+use crate::store::frame::Frame;
 use crate::store::postgres::connection::{Value, execute, failed, rows};
 use crate::store::records::{CallFilter, CallRecord};
-use crate::store::row::{CallRow, rest_of_call};
+use crate::store::row::CallRow;
 
 const COLUMNS: &str = "SELECT c.organisation, c.id, c.phase, c.bound, c.identity, c.alias, c.tool, \
     c.session_id, c.run_id, c.created_at_ms, c.finished_at_ms, c.instance, c.rest, c.arguments, \
@@ -82,39 +84,27 @@ pub(super) async fn hold(
 }
 
 /// Keeps calls, each in place of what was kept under its id, where it may.
-pub(super) async fn put(
-    transaction: &Transaction<'_>,
-    batch: &[CallRecord],
-) -> Result<(), StoreError> {
-    let batch = last_of_each(batch);
-    let column = |text: fn(&CallRecord) -> &str| -> Vec<&str> {
-        batch.iter().map(|record| text(record)).collect()
-    };
-    let key = |text: fn(&CallRecord) -> &Option<IdempotencyKey>| -> Vec<Option<&str>> {
-        batch.iter().map(|record| text(record).as_ref().map(IdempotencyKey::as_str)).collect()
-    };
-    let organisation = column(|record| &record.organisation);
-    let id = column(|record| record.id.as_str());
-    let created: Vec<i64> = batch.iter().map(|record| record.created_at_ms).collect();
+pub(super) async fn put(transaction: &Transaction<'_>, batch: &Batch) -> Result<(), StoreError> {
+    let batch = last_of_each(batch)?;
+    fn column<'a, T>(batch: &[Frame<'a>], value: impl Fn(&Frame<'a>) -> T) -> Vec<T> {
+        batch.iter().map(value).collect()
+    }
+    let organisation = column(&batch, |call| call.organisation);
+    let id = column(&batch, |call| call.id);
+    let created = column(&batch, |call| call.created_at_ms);
     execute(transaction, MAKE_ROOM, &[&organisation, &id, &created]).await?;
-    let phase = column(|record| record.phase.as_str());
-    let bound: Vec<bool> = batch.iter().map(|record| record.bound).collect();
-    let identity = key(|record| &record.identity);
-    let alias = key(|record| &record.alias);
-    let tool: Vec<_> = batch.iter().map(|record| clean(&record.tool)).collect();
-    let session: Vec<_> =
-        batch.iter().map(|record| record.context.session_id.as_deref().map(clean)).collect();
-    let run: Vec<Option<&str>> = batch
-        .iter()
-        .map(|record| record.context.run_id.as_ref().map(|run_id| run_id.as_str()))
-        .collect();
-    let finished: Vec<Option<i64>> = batch.iter().map(|record| record.finished_at_ms).collect();
-    let instance: Vec<Option<&str>> =
-        batch.iter().map(|record| record.instance.as_deref()).collect();
-    let rest: Vec<String> = batch.iter().map(|record| rest_of_call(record)).collect();
-    let arguments: Vec<Option<&[u8]>> =
-        batch.iter().map(|record| record.arguments.as_deref()).collect();
-    let outcome: Vec<&[u8]> = batch.iter().map(|record| &*record.outcome).collect();
+    let phase = column(&batch, |call| call.phase);
+    let bound = column(&batch, |call| call.bound);
+    let identity = column(&batch, |call| call.identity);
+    let alias = column(&batch, |call| call.alias);
+    let tool = column(&batch, |call| clean(call.tool));
+    let session = column(&batch, |call| call.session_id.map(clean));
+    let run = column(&batch, |call| call.run_id);
+    let finished = column(&batch, |call| call.finished_at_ms);
+    let instance = column(&batch, |call| call.instance);
+    let rest = column(&batch, |call| call.rest);
+    let arguments = column(&batch, |call| call.arguments);
+    let outcome = column(&batch, |call| call.outcome);
     let values: [Value<'_>; 15] = [
         &organisation,
         &id,
@@ -311,15 +301,14 @@ fn head(row: &Row) -> Result<Head, StoreError> {
 
 /// A statement takes each row once: of several of one call the last, but none that is open after one that is final. In
 /// one order everywhere, so that two batches never wait for each other.
-fn last_of_each(batch: &[CallRecord]) -> Vec<&CallRecord> {
-    let mut last: HashMap<(&str, &str), &CallRecord> = HashMap::with_capacity(batch.len());
-    for record in batch {
-        let kept = last.entry((&*record.organisation, record.id.as_str())).or_insert(record);
-        if record.phase.is_final() || !kept.phase.is_final() {
-            *kept = record;
+fn last_of_each(batch: &Batch) -> Result<Vec<Frame<'_>>, StoreError> {
+    let mut last: BTreeMap<(&str, &str), Frame<'_>> = BTreeMap::new();
+    for call in batch.calls() {
+        let (_place, call) = call?;
+        let kept = last.entry((call.organisation, call.id)).or_insert(call);
+        if call.is_final() || !kept.is_final() {
+            *kept = call;
         }
     }
-    let mut last: Vec<_> = last.into_values().collect();
-    last.sort_by_key(|record| (record.organisation.clone(), record.id.as_str().to_owned()));
-    last
+    Ok(last.into_values().collect())
 }

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::*;
 use crate::clock::SystemClock;
-use crate::model::call::CallContext;
 use crate::model::outcome::{Phase, Status};
 use crate::store::sqlite::SqliteStore;
 
@@ -31,7 +30,7 @@ fn record(number: usize, phase: Phase) -> CallRecord {
         alias: None,
         tool: "lookup".into(),
         key: "key".into(),
-        context: CallContext::default(),
+        context: Arc::default(),
         deadline: None,
         code: None,
         created_at_ms: 1,
@@ -50,11 +49,11 @@ fn phase(recorder: &Recorder, number: usize) -> Option<Phase> {
 #[tokio::test]
 async fn what_is_offered_is_found_at_once_and_kept_once_it_is_flushed() {
     let (recorder, writer, store) = recorder();
-    recorder.offer(record(1, Phase::Running));
+    recorder.offer(&record(1, Phase::Running));
     assert_eq!(phase(&recorder, 1), Some(Phase::Running));
-    recorder.offer(record(1, DONE));
+    recorder.offer(&record(1, DONE));
     // What ended does not run again.
-    recorder.offer(record(1, Phase::Running));
+    recorder.offer(&record(1, Phase::Running));
     assert_eq!(phase(&recorder, 1), Some(DONE));
     assert!(recorder.find("other", Some(&id(1)), None).is_none());
     let writing = tokio::spawn(writer.run());
@@ -75,9 +74,9 @@ fn a_call_is_found_by_its_identity_only_where_it_is_bound() {
         identity: Some(identity.clone()),
         ..record(number, DONE)
     };
-    recorder.offer(with(1, false));
+    recorder.offer(&with(1, false));
     assert!(recorder.find("default", None, Some(&identity)).is_none());
-    recorder.offer(with(2, true));
+    recorder.offer(&with(2, true));
     let found = recorder.find("default", Some(&id(1)), Some(&identity)).expect("the bound one");
     assert_eq!(found.id, id(2));
 }
@@ -85,12 +84,12 @@ fn a_call_is_found_by_its_identity_only_where_it_is_bound() {
 #[test]
 fn what_could_not_be_written_waits_again_and_an_end_stays_one() {
     let (recorder, _writer, _store) = recorder();
-    recorder.offer(record(1, DONE));
+    recorder.offer(&record(1, DONE));
     assert_eq!(recorder.0.take().len(), 1);
     // It is being written, and found meanwhile; the sign that it runs comes late.
     assert_eq!(phase(&recorder, 1), Some(DONE));
-    recorder.offer(record(1, Phase::Running));
-    recorder.offer(record(2, Phase::Running));
+    recorder.offer(&record(1, Phase::Running));
+    recorder.offer(&record(2, Phase::Running));
     assert_eq!(recorder.0.put_back(), 0);
     assert_eq!((phase(&recorder, 1), phase(&recorder, 2)), (Some(DONE), Some(Phase::Running)));
     assert_eq!(recorder.0.take().len(), 2);
@@ -99,8 +98,8 @@ fn what_could_not_be_written_waits_again_and_an_end_stays_one() {
 #[test]
 fn another_call_under_a_free_id_is_no_late_sign_of_the_first() {
     let (recorder, _writer, _store) = recorder();
-    recorder.offer(CallRecord { bound: false, ..record(1, DONE) });
-    recorder.offer(CallRecord { created_at_ms: 5, ..record(1, Phase::Running) });
+    recorder.offer(&CallRecord { bound: false, ..record(1, DONE) });
+    recorder.offer(&CallRecord { created_at_ms: 5, ..record(1, Phase::Running) });
     assert_eq!(phase(&recorder, 1), Some(Phase::Running));
 }
 
@@ -108,11 +107,11 @@ fn another_call_under_a_free_id_is_no_late_sign_of_the_first() {
 fn a_full_queue_takes_nothing_new_and_still_learns_what_became_of_its_own() {
     let (recorder, _writer, _store) = recorder();
     let large = Bytes::from(vec![b' '; MOST_BYTES]);
-    recorder.offer(CallRecord { arguments: Some(large), ..record(1, Phase::Running) });
-    recorder.offer(record(2, DONE));
+    recorder.offer(&CallRecord { arguments: Some(large), ..record(1, Phase::Running) });
+    recorder.offer(&record(2, DONE));
     assert_eq!(phase(&recorder, 2), None);
-    recorder.offer(record(1, DONE));
+    recorder.offer(&record(1, DONE));
     assert_eq!(phase(&recorder, 1), Some(DONE));
-    recorder.offer(record(2, DONE));
+    recorder.offer(&record(2, DONE));
     assert_eq!(phase(&recorder, 2), Some(DONE));
 }

@@ -3,15 +3,19 @@
 //! Such a call is never changed there. Whoever changes it takes it out into a row of its own first; the index in memory
 //! then points there, and what is left in the chunk no longer counts.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use std::ops::Range;
+
+use rusqlite::{Connection, MAIN_DB, OptionalExtension, params};
 
 use crate::store::StoreError;
+use crate::store::batch::Batch;
+use crate::store::frame::{self, Frame};
 use crate::store::records::{CallFilter, CallRecord};
 use crate::store::row::CallRow;
-use crate::store::sqlite::calls::{Writing, put};
-use crate::store::sqlite::frame::{self, Frame};
+use crate::store::sqlite::calls::{Writing, put, to_i64};
 use crate::store::sqlite::known::{Known, Name};
 use crate::store::sqlite::mark::{Marks, Wanted};
+use crate::store::sqlite::names::{self, Names};
 use crate::store::sqlite::writer::{Desk, failed};
 
 /// Calls of a chunk at most.
@@ -48,6 +52,8 @@ pub(super) fn row_below(position: i64) -> i64 {
 struct Filling {
     n: i64,
     calls: i64,
+    /// Where they are in the batch.
+    place: Range<usize>,
     oldest_ms: i64,
     newest_ms: i64,
     marks: Marks,
@@ -55,54 +61,70 @@ struct Filling {
 
 impl Desk {
     /// Keeps many: those that are new and final in chunks.
-    pub(super) fn put_all(&mut self, batch: &[CallRecord]) -> Result<(), StoreError> {
+    pub(super) fn put_all(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let mut filling: Option<Filling> = None;
-        for record in batch {
-            let name = self.known.of_id(&record.organisation, &record.id);
-            let is_known = self.known.row(name).is_some();
-            if is_known || !record.phase.is_final() {
+        for call in batch.calls() {
+            let (at, call) = call?;
+            let id = self.known.of_id_text(call.organisation, call.id);
+            let is_known = self.known.row(id).is_some();
+            if is_known || !call.is_final() {
                 // It may stand in the chunk that is being filled.
-                self.store_chunk(filling.take())?;
-                self.put(record)?;
+                self.store_chunk(batch, filling.take())?;
+                self.put(&call.record()?)?;
                 continue;
+            }
+            if filling.as_ref().is_some_and(|chunk| chunk.place.end != at.start) {
+                self.store_chunk(batch, filling.take())?;
             }
             let chunk = filling.get_or_insert_with(|| {
                 self.next += 1;
                 let (oldest_ms, newest_ms) = (i64::MAX, i64::MIN);
                 let marks = Marks::default();
-                Filling { n: self.next - 1, calls: 0, oldest_ms, newest_ms, marks }
+                let place = at.start..at.start;
+                Filling { n: self.next - 1, calls: 0, place, oldest_ms, newest_ms, marks }
             });
-            let ended = record.finished_at_ms.unwrap_or(record.created_at_ms);
+            let ended = call.finished_at_ms.unwrap_or(call.created_at_ms);
             let place = place(chunk.n, chunk.calls);
             chunk.calls += 1;
             chunk.oldest_ms = chunk.oldest_ms.min(ended);
             // A clock may have jumped back while it ran.
-            chunk.newest_ms = chunk.newest_ms.max(ended).max(record.created_at_ms);
-            chunk.marks.add(record);
-            frame::push(&mut self.buffer, record);
-            self.known.add_id(name, place);
-            if record.bound {
-                for identity in [&record.identity, &record.alias].into_iter().flatten() {
-                    self.known.bind(self.known.of_identity(&record.organisation, identity), place);
-                }
+            chunk.newest_ms = chunk.newest_ms.max(ended).max(call.created_at_ms);
+            chunk.marks.add(&call);
+            chunk.place.end = at.end;
+            let held = |identity: Option<&str>| {
+                let identity = identity.filter(|_| call.bound)?;
+                Some(self.known.of_identity_text(call.organisation, identity))
+            };
+            let identities = [held(call.identity), held(call.alias)];
+            let ended_ms = call.finished_at_ms.unwrap_or(i64::MAX);
+            names::push(&mut self.names, &Names { id, identities, ended_ms });
+            self.known.add_id(id, place);
+            for identity in identities.into_iter().flatten() {
+                self.known.bind(identity, place);
             }
-            if chunk.calls == CALLS || self.buffer.len() >= BYTES {
-                self.store_chunk(filling.take())?;
+            if chunk.calls == CALLS || chunk.place.len() >= BYTES {
+                self.store_chunk(batch, filling.take())?;
             }
         }
-        self.store_chunk(filling)
+        self.store_chunk(batch, filling)
     }
 
-    fn store_chunk(&mut self, chunk: Option<Filling>) -> Result<(), StoreError> {
+    fn store_chunk(&mut self, batch: &Batch, chunk: Option<Filling>) -> Result<(), StoreError> {
         let Some(chunk) = chunk else { return Ok(()) };
-        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, marks, records) \
-            VALUES (?1, 0, ?2, ?3, ?4, ?5)";
-        let marks = chunk.marks.bytes();
-        let values = params![chunk.n, chunk.oldest_ms, chunk.newest_ms, marks, self.buffer];
-        let result = self.connection.execute(insert, values).map_err(failed);
-        self.buffer.clear();
-        self.buffer.shrink_to(2 * BYTES);
-        result.map(drop)
+        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, marks, names, bytes, records) \
+            VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, zeroblob(?6))";
+        let Filling { n, place, oldest_ms, newest_ms, marks, .. } = chunk;
+        let records = batch.slice(&place);
+        let bytes = to_i64(records.len());
+        let values = params![n, oldest_ms, newest_ms, marks.bytes(), self.names, bytes];
+        let result = self.connection.execute(insert, values);
+        self.names.clear();
+        result.map_err(failed)?;
+        // Into its pages at once: as a value it would be copied twice more.
+        let written = || -> rusqlite::Result<()> {
+            self.connection.blob_open(MAIN_DB, "chunks", "records", n, false)?.write_at(records, 0)
+        };
+        written().map_err(failed)
     }
 
     /// The row of a call; one in a chunk gets one.
@@ -126,24 +148,23 @@ impl Desk {
 
     /// The first calls of a chunk go, so many at most; how many went.
     pub(super) fn forget_chunk(&mut self, n: i64, most: usize) -> Result<usize, StoreError> {
-        let query = "SELECT first, records FROM chunks WHERE n = ?1";
+        let query = "SELECT first, names FROM chunks WHERE n = ?1";
         let mut statement = self.connection.prepare(query).map_err(failed)?;
         let mut rows = statement.query([n]).map_err(failed)?;
         let Some(row) = rows.next().map_err(failed)? else { return Ok(0) };
         let first: i64 = row.get(0).map_err(failed)?;
-        let records = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
+        let kept = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
         let (mut gone, mut next, mut is_whole) = (0, first, true);
-        for (slot, frame) in (0..).zip(frame::all(records)).filter(|(slot, _)| *slot >= first) {
+        for (slot, names) in (0..).zip(names::all(kept)).filter(|(slot, _)| *slot >= first) {
             if gone == most {
                 is_whole = false;
                 break;
             }
-            let frame = frame?;
+            let names = names?;
             let place = place(n, slot);
-            let id = self.known.of_id_text(frame.organisation, frame.id);
-            if self.known.row(id) == Some(place) {
-                self.known.remove_id(id);
-                unbind(&self.known, &frame, place);
+            if self.known.row(names.id) == Some(place) {
+                self.known.remove_id(names.id);
+                unbind(&self.known, &names, place);
                 gone += 1;
             }
             next = slot + 1;
@@ -193,11 +214,13 @@ impl Desk {
     }
 
     fn unbind_old(&self, n: i64, replay_ms: i64) -> Result<(), StoreError> {
-        let Some(records) = records(&self.connection, n)? else { return Ok(()) };
-        for (slot, frame) in (0..).zip(frame::all(&records)) {
-            let frame = frame?;
-            if !frame.holds(replay_ms) {
-                unbind(&self.known, &frame, place(n, slot));
+        let query = "SELECT names FROM chunks WHERE n = ?1";
+        let kept: Option<Vec<u8>> =
+            self.connection.query_row(query, [n], |row| row.get(0)).optional().map_err(failed)?;
+        for (slot, names) in (0..).zip(names::all(kept.as_deref().unwrap_or_default())) {
+            let names = names?;
+            if !names.holds(replay_ms) {
+                unbind(&self.known, &names, place(n, slot));
             }
         }
         Ok(())
@@ -267,22 +290,23 @@ pub(super) fn list(
 /// taken out holds them elsewhere.
 pub(super) fn load(connection: &Connection, known: &Known) -> rusqlite::Result<(i64, Vec<Held>)> {
     let (mut next, mut held) = (1, Vec::new());
-    let mut statement = connection.prepare("SELECT n, first, records FROM chunks ORDER BY n")?;
+    let query = "SELECT n, first, names, bytes = length(records) FROM chunks ORDER BY n";
+    let mut statement = connection.prepare(query)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (n, first): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if !row.get(3)? {
+            return Err(damaged(&lost(n)));
+        }
         next = n + 1;
-        let frames = (0..).zip(frame::all(row.get_ref(2)?.as_blob()?));
-        for (slot, frame) in frames.filter(|(slot, _)| *slot >= first) {
-            let frame = frame.map_err(|error| damaged(&error))?;
-            let id = known.of_id_text(frame.organisation, frame.id);
-            let place = place(n, slot);
+        let kept = (0..).zip(names::all(row.get_ref(2)?.as_blob()?));
+        for (slot, names) in kept.filter(|(slot, _)| *slot >= first) {
+            let names = names.map_err(|error| damaged(&error))?;
+            let (id, place) = (names.id, place(n, slot));
             known.add_id(id, place);
-            if frame.holds(known.unbound_before()) {
-                for identity in [frame.identity, frame.alias].into_iter().flatten() {
-                    let identity = known.of_identity_text(frame.organisation, identity);
-                    held.push(Held { id, place, identity });
-                }
+            if names.holds(known.unbound_before()) {
+                let identities = names.identities.into_iter().flatten();
+                held.extend(identities.map(|identity| Held { id, place, identity }));
             }
         }
     }
@@ -322,9 +346,9 @@ fn records(connection: &Connection, n: i64) -> Result<Option<Vec<u8>>, StoreErro
     connection.query_row(query, [n], |row| row.get(0)).optional().map_err(failed)
 }
 
-fn unbind(known: &Known, frame: &Frame<'_>, place: i64) {
-    for identity in [frame.identity, frame.alias].into_iter().flatten() {
-        known.unbind(known.of_identity_text(frame.organisation, identity), place);
+fn unbind(known: &Known, names: &Names, place: i64) {
+    for identity in names.identities.into_iter().flatten() {
+        known.unbind(identity, place);
     }
 }
 

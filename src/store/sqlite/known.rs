@@ -1,24 +1,32 @@
 //! The calls of a file by id and identity, in memory: asked for each call, so that a new one costs no I/O.
 
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use siphasher::sip128::{Hasher128, SipHasher13};
+
 use crate::model::id::{CallId, IdempotencyKey};
 
-/// A name of a call: 128 bits under a key of this process, so that nobody outside can make two of them meet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Name([u64; 2]);
+/// Stands before an id.
+const ID: u8 = 0xfe;
+/// Stands before an identity.
+const IDENTITY: u8 = 0xff;
+/// Bytes of a name.
+pub(super) const NAME: usize = 16;
+
+/// A name of a call: 128 bits under a key of the file's own, so that nobody outside can make two of them meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name([u8; NAME]);
 
 /// Which rows have which names. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Known(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
-    keys: [RandomState; 2],
+    hasher: SipHasher13,
     names: RwLock<Names>,
     /// Calls in chunks that ended before this hold no names any more.
     unbound_before_ms: AtomicI64,
@@ -26,33 +34,81 @@ struct Shared {
 
 #[derive(Default)]
 struct Names {
-    rows: HashMap<Name, i64>,
+    rows: HashMap<Name, i64, ByName>,
     ids: usize,
     /// What a name was before, for each change since the transaction began.
     changes: Vec<(Name, Option<i64>, usize)>,
     /// What lost its row since the transaction began: it may get another one, or its old one back.
-    leaving: HashSet<Name>,
+    leaving: HashSet<Name, ByName>,
+}
+
+type ByName = BuildHasherDefault<FirstHalf>;
+
+/// A name is as good as random already: half of it is its hash.
+#[derive(Default)]
+struct FirstHalf(u64);
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (halves, _) = self.0.as_chunks();
+        state.write_u64(u64::from_le_bytes(halves[0]));
+    }
+}
+
+impl Hasher for FirstHalf {
+    fn write_u64(&mut self, half: u64) {
+        self.0 = half;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Name {
+    /// As it is kept.
+    pub(super) fn bytes(&self) -> &[u8; NAME] {
+        &self.0
+    }
+
+    /// As it was kept.
+    pub(super) fn of_bytes(bytes: [u8; NAME]) -> Self {
+        Self(bytes)
+    }
 }
 
 impl Known {
+    /// Nothing yet, and names under this key.
+    pub(super) fn new(key: &[u8; 16]) -> Self {
+        Self(Arc::new(Shared {
+            hasher: SipHasher13::new_with_key(key),
+            names: RwLock::default(),
+            unbound_before_ms: AtomicI64::default(),
+        }))
+    }
+
     /// The name that an id is.
     pub(super) fn of_id(&self, organisation: &str, id: &CallId) -> Name {
-        self.name(organisation, "id", id.as_str())
+        self.name(organisation, ID, id.as_str())
     }
 
     /// The name that an identity is.
     pub(super) fn of_identity(&self, organisation: &str, identity: &IdempotencyKey) -> Name {
-        self.name(organisation, "identity", identity.as_str())
+        self.name(organisation, IDENTITY, identity.as_str())
     }
 
     /// The name that an id is, as it stands in a row.
     pub(super) fn of_id_text(&self, organisation: &str, id: &str) -> Name {
-        self.name(organisation, "id", id)
+        self.name(organisation, ID, id)
     }
 
     /// The name that an identity is, as it stands in a row.
     pub(super) fn of_identity_text(&self, organisation: &str, identity: &str) -> Name {
-        self.name(organisation, "identity", identity)
+        self.name(organisation, IDENTITY, identity)
     }
 
     /// The row that has it.
@@ -152,9 +208,13 @@ impl Known {
         names.leaving.shrink_to(4096);
     }
 
-    fn name(&self, organisation: &str, kind: &str, text: &str) -> Name {
-        let value = (organisation, kind, text);
-        Name([self.0.keys[0].hash_one(value), self.0.keys[1].hash_one(value)])
+    fn name(&self, organisation: &str, kind: u8, text: &str) -> Name {
+        let mut hasher = self.0.hasher;
+        hasher.write(organisation.as_bytes());
+        // No text has such a byte: what follows is another part.
+        hasher.write_u8(kind);
+        hasher.write(text.as_bytes());
+        Name(u128::from(hasher.finish128()).to_le_bytes())
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Names> {
@@ -172,7 +232,7 @@ mod tests {
 
     #[test]
     fn what_was_not_kept_is_as_before() {
-        let known = Known::default();
+        let known = Known::new(&[7; 16]);
         let id = |text: &str| known.of_id_text("default", text);
         let identity = known.of_identity_text("default", "x");
         known.add_id(id("a"), 1);
@@ -193,7 +253,7 @@ mod tests {
     /// Whoever asks in between must not hear that a call is unknown, and send it again.
     #[test]
     fn a_name_that_moves_is_known_all_the_while() {
-        let known = Known::default();
+        let known = Known::new(&[7; 16]);
         let (id, identity) =
             (known.of_id_text("default", "a"), known.of_identity_text("default", "x"));
         let both = || [known.may_have(id), known.may_have(identity)];
@@ -219,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_first_holder_of_an_identity_keeps_it() {
-        let known = Known::default();
+        let known = Known::new(&[7; 16]);
         let identity = known.of_identity_text("default", "x");
         known.bind(identity, 1);
         known.bind(identity, 2);

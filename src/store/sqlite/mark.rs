@@ -1,6 +1,7 @@
 //! Whose calls are in a chunk, in few bytes: a chunk that cannot have what is asked for is not read.
 
-use crate::store::records::{CallFilter, CallRecord};
+use crate::store::frame::Frame;
+use crate::store::records::CallFilter;
 
 /// Bytes of a mark.
 const BYTES: usize = 8;
@@ -11,14 +12,14 @@ pub(super) struct Marks(Vec<[u8; BYTES]>);
 
 impl Marks {
     /// A call comes in.
-    pub(super) fn add(&mut self, record: &CallRecord) {
-        let (organisation, context) = (&record.organisation, &record.context);
+    pub(super) fn add(&mut self, call: &Frame<'_>) {
+        let organisation = call.organisation;
         self.0.push(mark("organisation", organisation, ""));
-        if let Some(session_id) = &context.session_id {
+        if let Some(session_id) = call.session_id {
             self.0.push(mark("session", organisation, session_id));
         }
-        if let Some(run_id) = &context.run_id {
-            self.0.push(mark("run", organisation, run_id.as_str()));
+        if let Some(run_id) = call.run_id {
+            self.0.push(mark("run", organisation, run_id));
         }
     }
 

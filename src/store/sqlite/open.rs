@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Row};
 
 use crate::store::sqlite::chunks;
 use crate::store::sqlite::known::Known;
@@ -101,6 +101,8 @@ pub(super) fn file(path: &Path) -> Result<Desk, OpenError> {
     let begin = || -> rusqlite::Result<()> {
         // Of a new file only: what it has stays.
         connection.pragma_update(None, "page_size", PAGE)?;
+        // Chunks go without being read: where their pages are is kept apart.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", LOG_PAGES * PAGE)
@@ -186,9 +188,11 @@ fn desk(
     lock: Option<File>,
     max_bytes: Option<u64>,
 ) -> rusqlite::Result<Desk> {
-    let known = Known::default();
-    let marks = "SELECT unbound_before_ms FROM marks";
-    known.unbind_before(connection.query_row(marks, [], |row| row.get(0))?);
+    let marks = "SELECT unbound_before_ms, name_key FROM marks";
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (unbound_before_ms, name_key): (i64, [u8; 16]) = connection.query_row(marks, [], read)?;
+    let known = Known::new(&name_key);
+    known.unbind_before(unbound_before_ms);
     let (mut next, held) = chunks::load(&connection, &known)?;
     {
         let query = "SELECT n, organisation, id, bound, identity, alias FROM calls ORDER BY n";
@@ -210,8 +214,8 @@ fn desk(
     }
     held.iter().for_each(|one| one.bind(&known));
     known.keep();
-    let buffer = Vec::new();
-    Ok(Desk { connection, known, next, buffer, max_calls: None, max_bytes, _lock: lock })
+    let (names, max_calls) = Default::default();
+    Ok(Desk { connection, known, next, names, max_calls, max_bytes, _lock: lock })
 }
 
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {

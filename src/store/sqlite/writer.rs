@@ -31,8 +31,8 @@ pub(super) struct Desk {
     pub(super) known: Known,
     /// The number of the next row of a call.
     pub(super) next: i64,
-    /// Finished calls on their way into a chunk.
-    pub(super) buffer: Vec<u8>,
+    /// What the calls are found by that are on their way into a chunk.
+    pub(super) names: Vec<u8>,
     /// Finished calls at most, as it was said last.
     pub(super) max_calls: Option<u64>,
     /// Bytes at most, where it is in memory.

@@ -39,6 +39,18 @@ fn text(metrics: &Metrics) -> String {
 }
 
 #[test]
+fn an_approval_that_waits_has_not_ended() {
+    let metrics = Metrics::new(true);
+    metrics.configure(true, [labels("lookup_order")]);
+    let ended = |result: &str| {
+        let line = format!(r#"sortie_approvals_total{{result="{result}",tool="lookup_order"}} 0"#);
+        text(&metrics).contains(&line)
+    };
+    assert!(["approved", "cancelled", "expired", "rejected", "void"].into_iter().all(ended));
+    assert!(!ended("pending"));
+}
+
+#[test]
 fn configured_tools_start_at_zero() {
     let metrics = Metrics::new(true);
     metrics.configure(true, [labels("lookup_order")]);

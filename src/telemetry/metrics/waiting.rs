@@ -16,7 +16,9 @@ impl Metrics {
 
     /// Counts the end of an approval. How long somebody needed is of interest where somebody decided.
     pub fn approval_ended(&self, tool: &ToolMetrics, status: ApprovalStatus, waited: Duration) {
-        tool.approvals[status as usize].inc();
+        if let Some((_, counter)) = tool.approvals.iter().find(|(one, _)| *one == status) {
+            counter.inc();
+        }
         if matches!(status, ApprovalStatus::Approved | ApprovalStatus::Rejected) {
             self.waiting.wait.observe(waited.as_secs_f64());
         }

@@ -1,12 +1,14 @@
 //! Calls: kept whole, found by id, identity and filter, and never by somebody else.
 
+use std::sync::Arc;
+
 use sortie::model::id::Token;
 use sortie::model::outcome::Phase;
 use sortie::store::records::CallFilter;
 use sortie::store::{Bound, Store};
 
 use super::records::{
-    DONE, MINUTE, NOW, REFUSED, approval, call, call_id, identity, ids, parked, then,
+    DONE, MINUTE, NOW, REFUSED, approval, call, call_id, identity, ids, parked, shared, then,
 };
 
 pub(super) async fn a_call_is_found_again_as_it_was(store: &dyn Store) {
@@ -16,7 +18,7 @@ pub(super) async fn a_call_is_found_again_as_it_was(store: &dyn Store) {
     (bare.deadline, bare.code, bare.arguments) = (None, None, None);
     (bare.arguments_digest, bare.instance, bare.finished_at_ms) = (None, None, None);
     for record in [call(1, DONE), bare, call(3, Phase::Running)] {
-        store.write(vec![record.clone()]).await.expect("it works");
+        store.write(shared([record.clone()])).await.expect("it works");
         assert_eq!(store.call("shop", &record.id).await, Ok(Some(record)));
     }
     assert_eq!(store.call("shop", &call_id(9)).await, Ok(None));
@@ -25,7 +27,7 @@ pub(super) async fn a_call_is_found_again_as_it_was(store: &dyn Store) {
 pub(super) async fn an_identity_leads_to_its_call(store: &dyn Store) {
     let mut record = call(1, DONE);
     record.alias = Some(identity(7));
-    store.write(vec![record.clone()]).await.expect("it works");
+    store.write(shared([record.clone()])).await.expect("it works");
     for key in [identity(1), identity(7)] {
         assert_eq!(store.call_by_identity("shop", &key).await, Ok(Some(record.clone())));
         assert!(store.may_know("shop", None, Some(&key)));
@@ -52,9 +54,9 @@ pub(super) async fn another_organisation_sees_nothing(store: &dyn Store) {
 pub(super) async fn a_call_that_ended_takes_the_place_of_its_beginning(store: &dyn Store) {
     let began = call(1, Phase::Running);
     let ended = then(began.clone(), DONE);
-    store.write(vec![began.clone()]).await.expect("it works");
-    store.write(vec![ended.clone(), began.clone()]).await.expect("it works");
-    store.write(vec![began]).await.expect("it works");
+    store.write(shared([began.clone()])).await.expect("it works");
+    store.write(shared([ended.clone(), began.clone()])).await.expect("it works");
+    store.write(shared([began])).await.expect("it works");
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(ended)));
     assert_eq!(ids(store).await, ["call_0001"]);
 }
@@ -89,7 +91,7 @@ pub(super) async fn of_two_at_the_same_instant_one_is_bound(store: &dyn Store) {
 
 pub(super) async fn a_call_that_was_not_sent_makes_room(store: &dyn Store) {
     let refused = call(1, REFUSED);
-    store.write(vec![refused.clone()]).await.expect("it works");
+    store.write(shared([refused.clone()])).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(refused)));
     let again = call(1, Phase::Running);
@@ -98,21 +100,21 @@ pub(super) async fn a_call_that_was_not_sent_makes_room(store: &dyn Store) {
     // It turns out that nothing was sent: the names are free again.
     let mut ended = then(again, DONE);
     ended.bound = false;
-    store.write(vec![ended]).await.expect("it works");
+    store.write(shared([ended])).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
     let mut later = call(1, DONE);
     later.created_at_ms += MINUTE;
-    store.write(vec![later.clone()]).await.expect("it works");
+    store.write(shared([later.clone()])).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(Some(later)));
     assert_eq!(ids(store).await, ["call_0001"]);
 }
 
 pub(super) async fn a_bound_call_makes_no_room_for_one_that_was_not_sent(store: &dyn Store) {
     let bound = call(1, DONE);
-    store.write(vec![bound.clone()]).await.expect("it works");
+    store.write(shared([bound.clone()])).await.expect("it works");
     let mut refused = call(1, REFUSED);
     refused.created_at_ms += MINUTE;
-    store.write(vec![refused]).await.expect("it works");
+    store.write(shared([refused])).await.expect("it works");
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(bound)));
 }
 
@@ -121,11 +123,11 @@ pub(super) async fn calls_are_filtered_and_the_newest_are_told_oldest_first(stor
     for number in 1..=6 {
         let phase = if number % 2 == 0 { DONE } else { Phase::Running };
         let mut record = call(number, phase);
-        record.context.session_id = Some(format!("se_{}", number / 4));
+        Arc::make_mut(&mut record.context).session_id = Some(format!("se_{}", number / 4));
         record.tool = if number == 5 { "lookup" } else { "refund" }.into();
         batch.push(record);
     }
-    store.write(batch).await.expect("it works");
+    store.write(shared(batch)).await.expect("it works");
     let all = CallFilter { organisation: "shop".to_owned(), most: 100, ..CallFilter::default() };
     let check = async |filter: CallFilter, expected: &[u32]| {
         let found = store.calls(&filter).await.expect("it works");
@@ -154,7 +156,10 @@ pub(super) async fn a_lost_call_is_buried_once(store: &dyn Store) {
     let mut nobodys = call(2, Phase::Running);
     nobodys.instance = None;
     let own = call(3, Phase::Running);
-    store.write(vec![others.clone(), nobodys.clone(), own, call(4, DONE)]).await.expect("it works");
+    store
+        .write(shared([others.clone(), nobodys.clone(), own, call(4, DONE)]))
+        .await
+        .expect("it works");
     parked(store, 5).await;
     store.heard("one", NOW).await.expect("it works");
     let mut lost = store.lost("one", NOW - MINUTE).await.expect("it works");
@@ -174,7 +179,7 @@ pub(super) async fn calls_are_walked_through_each_once(store: &dyn Store) {
         if number == 5 {
             record.organisation = "bank".into();
         }
-        store.write(vec![record]).await.expect("it works");
+        store.write(shared([record])).await.expect("it works");
     }
     let (mut below, mut walked) = (i64::MAX, Vec::new());
     for pages in 1.. {
@@ -196,14 +201,14 @@ pub(super) async fn a_conversation_and_a_run_are_found_among_many_others(store: 
         let records = (0..40).map(|number| {
             let mut record = call(batch * 40 + number, DONE);
             let rare = batch % 3 == 1 && number == 7;
-            record.context.session_id =
-                Some(if rare { "rare".to_owned() } else { format!("s{batch}") });
+            let context = Arc::make_mut(&mut record.context);
+            context.session_id = Some(if rare { "rare".to_owned() } else { format!("s{batch}") });
             let run = if rare { "run_rare".to_owned() } else { format!("run_{number}") };
-            record.context.run_id = Some(Token::parse(&run).expect("it is one"));
+            context.run_id = Some(Token::parse(&run).expect("it is one"));
             record.created_at_ms = NOW + i64::from(batch * 40 + number);
             record
         });
-        store.write(records.collect()).await.expect("it works");
+        store.write(shared(records)).await.expect("it works");
     }
     // What was taken out of its batch counts once.
     store.release("shop", &call_id(167)).await.expect("it works");
@@ -223,7 +228,7 @@ pub(super) async fn a_conversation_and_a_run_are_found_among_many_others(store: 
 }
 
 pub(super) async fn what_was_let_go_is_free(store: &dyn Store) {
-    store.write(vec![call(1, DONE), call(2, Phase::Running)]).await.expect("it works");
+    store.write(shared([call(1, DONE), call(2, Phase::Running)])).await.expect("it works");
     for number in 1..=3 {
         store.release("shop", &call_id(number)).await.expect("it works");
     }

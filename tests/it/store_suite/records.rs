@@ -1,5 +1,6 @@
 //! Values for the suite: each field is set, so that one that gets lost is seen.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sortie::config::storage::Keep;
@@ -7,6 +8,7 @@ use sortie::model::approval::{Approval, ApprovalId, ApprovalKind, ApprovalStatus
 use sortie::model::call::{CallContext, EndUser};
 use sortie::model::id::{CallId, IdempotencyKey, Token};
 use sortie::model::outcome::{Phase, Status};
+use sortie::store::batch::Batch;
 use sortie::store::records::{CallFilter, CallRecord, Notice};
 use sortie::store::{Bound, Decided, Ruling, Store};
 
@@ -44,7 +46,7 @@ pub(crate) fn call(number: u32, phase: Phase) -> CallRecord {
         alias: None,
         tool: "refund".into(),
         key: "support".into(),
-        context: CallContext {
+        context: Arc::new(CallContext {
             agent_id: Some("agent".to_owned()),
             session_id: Some(format!("se_{number}")),
             turn_id: Some("turn".to_owned()),
@@ -56,7 +58,7 @@ pub(crate) fn call(number: u32, phase: Phase) -> CallRecord {
             call_index: 1,
             model_call_id: Some("toolu_\"1\" é".to_owned()),
             test: true,
-        },
+        }),
         deadline: Some(Duration::from_millis(60_001)),
         code: phase.is_final().then(|| if phase == DONE { "ok" } else { "rate_limited" }.into()),
         created_at_ms: NOW + i64::from(number),
@@ -162,4 +164,9 @@ pub(crate) fn keep() -> Keep {
         audit: Duration::from_secs(400 * 86_400),
         max_calls: 1000,
     }
+}
+
+/// As a batch that is written.
+pub(crate) fn shared(records: impl IntoIterator<Item = CallRecord>) -> Arc<Batch> {
+    Arc::new(Batch::of(&records.into_iter().collect::<Vec<_>>()))
 }

@@ -11,7 +11,8 @@ use crate::support::postgres::Postgres;
 
 use super::connect;
 use super::records::{
-    DONE, HOUR, NOW, REFUSED, approval_id, approved, call, call_id, identity, notice, parked, then,
+    DONE, HOUR, NOW, REFUSED, approval_id, approved, call, call_id, identity, notice, parked,
+    shared, then,
 };
 
 pub(super) async fn it_works_now(store: &dyn Store) {
@@ -23,7 +24,7 @@ async fn fill(store: &dyn Store) {
     approved(store, 2).await;
     let running = then(approved(store, 3).await, Phase::Running);
     assert_eq!(store.start(running, &approval_id(3), NOW + 1).await, Ok(true));
-    store.write(vec![call(4, DONE), call(5, REFUSED)]).await.expect("it works");
+    store.write(shared([call(4, DONE), call(5, REFUSED)])).await.expect("it works");
     store.notify(vec![notice(1)]).await.expect("it works");
 }
 
@@ -114,14 +115,14 @@ async fn a_call_that_moves_within_its_file_is_known_all_the_while() {
     let folder = tempfile::tempdir().expect("it works");
     let store = SqliteStore::open(&folder.path().join("sortie.db")).expect("it works");
     let store = std::sync::Arc::new(store);
-    store.write((0..200).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    store.write(shared((0..200).map(|number| call(number, DONE)))).await.expect("it works");
     let mover = tokio::spawn({
         let store = store.clone();
         async move {
             for number in 0..200 {
                 let mut told = call(number, DONE);
                 told.outcome = "{}".into();
-                store.write(vec![told]).await.expect("it works");
+                store.write(shared([told])).await.expect("it works");
             }
         }
     });
@@ -146,14 +147,14 @@ async fn a_finished_call_that_changed_is_as_it_became_when_its_file_is_opened_ag
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
     let store = SqliteStore::open(&path).expect("it works");
-    store.write((1..=6).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    store.write(shared((1..=6).map(|number| call(number, DONE)))).await.expect("it works");
     // One is let go, one makes room for a new one, one is told anew.
     store.release("shop", &call_id(1)).await.expect("it works");
     store.release("shop", &call_id(2)).await.expect("it works");
     assert_eq!(store.bind(call(2, Phase::Running)).await, Ok(Bound::Now));
     let mut told = call(3, DONE);
     told.outcome = "{}".into();
-    store.write(vec![told.clone()]).await.expect("it works");
+    store.write(shared([told.clone()])).await.expect("it works");
     // The oldest goes, which is the first that is left of the chunk, and no name of it stays.
     let keep = Keep { max_calls: 4, ..super::records::keep() };
     store.sweep(&keep, NOW + HOUR).await.expect("it works");

@@ -10,7 +10,7 @@ use sortie::store::{Bound, Store};
 
 use super::records::{
     DAY, DONE, HOUR, NOW, approval_id, approved, call, call_id, identity, ids, keep, parked,
-    ruling, then,
+    ruling, shared, then,
 };
 
 pub(super) async fn a_call_is_forgotten_after_its_time_and_its_approvals_with_it(
@@ -22,8 +22,8 @@ pub(super) async fn a_call_is_forgotten_after_its_time_and_its_approvals_with_it
     parked(store, 2).await;
     let mut young = call(3, DONE);
     young.finished_at_ms = Some(NOW + HOUR);
-    store.write(vec![call(5, DONE)]).await.expect("it works");
-    store.write(vec![young, call(4, Phase::Running)]).await.expect("it works");
+    store.write(shared([call(5, DONE)])).await.expect("it works");
+    store.write(shared([young, call(4, Phase::Running)])).await.expect("it works");
     store.sweep(&keep(), NOW + 7 * DAY + HOUR - 1).await.expect("it works");
     assert_eq!(ids(store).await, ["call_0002", "call_0003", "call_0004"]);
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(None));
@@ -40,7 +40,7 @@ pub(super) async fn a_call_is_forgotten_after_its_time_and_its_approvals_with_it
 pub(super) async fn names_are_free_when_the_time_of_replay_is_over(store: &dyn Store) {
     let mut late = call(2, DONE);
     late.finished_at_ms = Some(NOW + HOUR);
-    store.write(vec![call(1, DONE), late.clone()]).await.expect("it works");
+    store.write(shared([call(1, DONE), late.clone()])).await.expect("it works");
     parked(store, 3).await;
     store.sweep(&keep(), NOW + DAY + HOUR - 1).await.expect("it works");
     assert_eq!(store.call_by_identity("shop", &identity(1)).await, Ok(None));
@@ -56,13 +56,13 @@ pub(super) async fn names_are_free_when_the_time_of_replay_is_over(store: &dyn S
 
 pub(super) async fn of_too_many_calls_the_oldest_go(store: &dyn Store) {
     parked(store, 0).await;
-    store.write((1..=50).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    store.write(shared((1..=50).map(|number| call(number, DONE)))).await.expect("it works");
     store.sweep(&Keep { max_calls: 3, ..keep() }, NOW + HOUR).await.expect("it works");
     assert_eq!(ids(store).await, ["call_0000", "call_0048", "call_0049", "call_0050"]);
 }
 
 pub(super) async fn many_calls_are_swept_to_the_last(store: &dyn Store) {
-    store.write((1..=3500).map(|number| call(number, DONE)).collect()).await.expect("it works");
+    store.write(shared((1..=3500).map(|number| call(number, DONE)))).await.expect("it works");
     let short = Keep { calls: Duration::from_secs(1), replay: Duration::from_secs(1), ..keep() };
     store.sweep(&short, NOW + HOUR).await.expect("it works");
     assert!(ids(store).await.is_empty());

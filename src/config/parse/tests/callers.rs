@@ -195,7 +195,7 @@ fn certificates_are_callers_by_a_name_in_them() {
     let snapshot = files.good(&with_tls(&asks, auth));
     let find = |name: PeerName| known(&snapshot).by_certificate(&[name]).cloned();
     let caller = find(PeerName::Dns("b.example.com".into())).expect("known");
-    assert_eq!((caller.name.as_str(), caller.proof), ("first", Proof::Certificate));
+    assert_eq!((&*caller.name, caller.proof), ("first", Proof::Certificate));
     assert!(caller.may_call("t") && !caller.may_call("u"));
     assert!(find(PeerName::Dns("example.org".into())).is_none());
     assert!(find(PeerName::Uri("b.example.com".into())).is_none());

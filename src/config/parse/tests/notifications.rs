@@ -146,7 +146,7 @@ fn a_caller_is_of_an_organisation_that_there_is() {
     let ids: Vec<_> = found.organisations.iter().map(|one| one.id.as_str()).collect();
     assert_eq!(ids, ["shop", "clinic"]);
     let Authentication::Known(known) = &found.authentication else { panic!("keys") };
-    assert_eq!(known.keys.all()[0].caller.organisation, "clinic");
+    assert_eq!(&*known.keys.all()[0].caller.organisation, "clinic");
     assert_eq!(good(&with("", "")).organisations.len(), 1);
     check_errors(
         &with(two, "organisation: clinc, "),

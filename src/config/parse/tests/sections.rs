@@ -74,7 +74,7 @@ fn keys_have_scopes_bounds_and_an_end() {
     let key = format!("whsec_{CANARY}_0123456789012345");
     let caller = find(&snapshot, key.as_bytes(), NOW).expect("known");
     assert!(caller.may_call("lookup") && !caller.may_call("other"));
-    assert_eq!(caller.name, "a");
+    assert_eq!(&*caller.name, "a");
     let old = format!("whsec_{CANARY}_abcdefghijklmnop");
     assert!(find(&snapshot, old.as_bytes(), NOW).is_some());
     // 2027-01-01 still counts.

@@ -28,17 +28,25 @@ CREATE TABLE bodies (
 ) STRICT;
 
 -- Calls that were finished when they were first kept, many in a row, never changed; those before `first` are gone.
--- `marks` says whose calls are in it, and stands before `records`: it is read without them.
+-- `names` says what they are found by, `marks` whose they are; both stand before `records`, of
+-- which there are so many `bytes`, and are read without them.
 CREATE TABLE chunks (
     n INTEGER PRIMARY KEY,
     first INTEGER NOT NULL,
     oldest_ms INTEGER NOT NULL,
     newest_ms INTEGER NOT NULL,
     marks BLOB NOT NULL,
+    names BLOB NOT NULL,
+    bytes INTEGER NOT NULL,
     records BLOB NOT NULL
 ) STRICT;
-CREATE TABLE marks (one INTEGER PRIMARY KEY CHECK (one = 1), unbound_before_ms INTEGER NOT NULL) STRICT;
-INSERT INTO marks VALUES (1, -9223372036854775808);
+-- `name_key`: names are hashes under it, so that whoever chooses ids cannot make two of them meet.
+CREATE TABLE marks (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    unbound_before_ms INTEGER NOT NULL,
+    name_key BLOB NOT NULL
+) STRICT;
+INSERT INTO marks VALUES (1, -9223372036854775808, randomblob(16));
 
 CREATE TABLE approvals (
     n INTEGER PRIMARY KEY,

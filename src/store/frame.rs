@@ -1,68 +1,94 @@
-//! A finished call as bytes: many of them are one row, which costs much less than a row each.
+//! A call as bytes: many behind each other are collected, and kept as one row, for much less than each as values.
 
 use crate::model::id::IdempotencyKey;
+use crate::model::outcome::Phase;
 use crate::store::StoreError;
 use crate::store::records::CallRecord;
-use crate::store::row::{CallRow, rest_of_call};
+use crate::store::row::{CallRow, push_rest_of_call};
 
 /// Stands for a value that is absent.
 const ABSENT: u32 = u32::MAX;
 
 /// A call that is still bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub(super) organisation: &'a str,
-    pub(super) id: &'a str,
-    pub(super) identity: Option<&'a str>,
-    pub(super) alias: Option<&'a str>,
-    pub(super) phase: &'a str,
-    pub(super) tool: &'a str,
-    pub(super) session_id: Option<&'a str>,
-    pub(super) run_id: Option<&'a str>,
-    pub(super) bound: bool,
-    pub(super) created_at_ms: i64,
-    pub(super) finished_at_ms: Option<i64>,
-    instance: Option<&'a str>,
-    rest: &'a str,
-    arguments: Option<&'a [u8]>,
-    outcome: &'a [u8],
+pub(in crate::store) struct Frame<'a> {
+    pub(in crate::store) organisation: &'a str,
+    pub(in crate::store) id: &'a str,
+    pub(in crate::store) identity: Option<&'a str>,
+    pub(in crate::store) alias: Option<&'a str>,
+    pub(in crate::store) phase: &'a str,
+    pub(in crate::store) tool: &'a str,
+    pub(in crate::store) session_id: Option<&'a str>,
+    pub(in crate::store) run_id: Option<&'a str>,
+    pub(in crate::store) bound: bool,
+    pub(in crate::store) created_at_ms: i64,
+    pub(in crate::store) finished_at_ms: Option<i64>,
+    pub(in crate::store) instance: Option<&'a str>,
+    pub(in crate::store) rest: &'a str,
+    pub(in crate::store) arguments: Option<&'a [u8]>,
+    pub(in crate::store) outcome: &'a [u8],
 }
 
-/// Puts a call behind others.
-pub(super) fn push(bytes: &mut Vec<u8>, record: &CallRecord) {
-    let begin = bytes.len();
-    bytes.extend_from_slice(&[0; 4]);
+/// Bytes of a call besides its texts, about.
+const HEAD: usize = 512;
+
+/// A call as bytes.
+pub(in crate::store) fn of(record: &CallRecord) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEAD + record.bytes());
+    let bytes = &mut frame;
+    let whole = begin(bytes);
     bytes.push(u8::from(record.bound));
     bytes.extend_from_slice(&record.created_at_ms.to_le_bytes());
     bytes.extend_from_slice(&record.finished_at_ms.unwrap_or(i64::MIN).to_le_bytes());
     let context = &record.context;
     let identity = record.identity.as_ref().map(IdempotencyKey::as_str);
     let alias = record.alias.as_ref().map(IdempotencyKey::as_str);
-    let rest = rest_of_call(record);
-    for part in [
-        Some(record.organisation.as_bytes()),
-        Some(record.id.as_str().as_bytes()),
-        identity.map(str::as_bytes),
-        alias.map(str::as_bytes),
-        Some(record.phase.as_str().as_bytes()),
-        Some(record.tool.as_bytes()),
-        context.session_id.as_deref().map(str::as_bytes),
-        context.run_id.as_ref().map(|run_id| run_id.as_str().as_bytes()),
-        record.instance.as_deref().map(str::as_bytes),
-        Some(rest.as_bytes()),
-        record.arguments.as_deref(),
-        Some(&record.outcome),
+    for text in [
+        Some(&*record.organisation),
+        Some(record.id.as_str()),
+        identity,
+        alias,
+        Some(record.phase.as_str()),
+        Some(&*record.tool),
+        context.session_id.as_deref(),
+        context.run_id.as_ref().map(|run_id| run_id.as_str()),
+        record.instance.as_deref(),
     ] {
-        let length = part.map_or(ABSENT, |part| u32::try_from(part.len()).unwrap_or(ABSENT));
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(part.unwrap_or_default());
+        push_part(bytes, text.map(str::as_bytes));
     }
-    let length = u32::try_from(bytes.len() - begin - 4).unwrap_or(ABSENT);
-    bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    let rest = begin(bytes);
+    push_rest_of_call(bytes, record);
+    end(bytes, rest);
+    push_part(bytes, record.arguments.as_deref());
+    push_part(bytes, Some(&record.outcome));
+    end(bytes, whole);
+    frame
+}
+
+fn push_part(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
+    let length = part.map_or(ABSENT, |part| u32::try_from(part.len()).unwrap_or(ABSENT));
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(part.unwrap_or_default());
+}
+
+/// Leaves room for the length of what follows.
+fn begin(bytes: &mut Vec<u8>) -> usize {
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.len()
+}
+
+fn end(bytes: &mut [u8], begin: usize) {
+    let length = u32::try_from(bytes.len() - begin).unwrap_or(ABSENT);
+    bytes[begin - 4..begin].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The call that these bytes are.
+pub(in crate::store) fn one(bytes: &[u8]) -> Result<Frame<'_>, StoreError> {
+    all(bytes).next().unwrap_or_else(|| Err(odd()))
 }
 
 /// The calls of a row, in order.
-pub(super) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'_>, StoreError>> {
+pub(in crate::store) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'_>, StoreError>> {
     let mut reader = Reader(bytes);
     std::iter::from_fn(move || {
         if reader.0.is_empty() {
@@ -78,7 +104,7 @@ pub(super) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'_>, StoreE
 
 impl Frame<'_> {
     /// The same as columns; it is bound where it still counts so.
-    pub(super) fn row(&self, bound: bool) -> CallRow {
+    pub(in crate::store) fn row(&self, bound: bool) -> CallRow {
         let text = |text: Option<&str>| text.map(str::to_owned);
         CallRow {
             organisation: self.organisation.to_owned(),
@@ -99,8 +125,18 @@ impl Frame<'_> {
         }
     }
 
+    /// Whether it is over.
+    pub(in crate::store) fn is_final(&self) -> bool {
+        Phase::parse(self.phase).is_some_and(Phase::is_final)
+    }
+
+    /// The call itself.
+    pub(in crate::store) fn record(&self) -> Result<CallRecord, StoreError> {
+        self.row(self.bound).read()
+    }
+
     /// Whether it holds its names: not where it ended before then.
-    pub(super) fn holds(&self, unbound_before_ms: i64) -> bool {
+    pub(in crate::store) fn holds(&self, unbound_before_ms: i64) -> bool {
         self.bound && self.finished_at_ms.is_none_or(|at| at >= unbound_before_ms)
     }
 }

@@ -1,0 +1,118 @@
+//! Calls on their way into a store: collected as bytes, so that nothing of a call outlives it but these.
+
+use std::ops::Range;
+
+use crate::store::StoreError;
+use crate::store::frame::{self, Frame};
+use crate::store::records::CallRecord;
+
+/// Bytes of calls that were replaced, before room is made.
+const SLACK: usize = 1 << 20;
+/// Bytes that an emptied batch keeps for the next calls.
+const SPARE: usize = 2 << 20;
+
+/// Calls in the order in which they came.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    places: Vec<Range<usize>>,
+    /// Of all in `places`.
+    live: usize,
+}
+
+impl Batch {
+    /// These calls.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a CallRecord>) -> Self {
+        let mut batch = Self::default();
+        for record in records {
+            batch.push(&frame::of(record));
+        }
+        batch
+    }
+
+    /// How many calls there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes of the calls.
+    pub(in crate::store) fn bytes(&self) -> usize {
+        self.live
+    }
+
+    /// One more.
+    pub(in crate::store) fn push(&mut self, call: &[u8]) {
+        let place = self.add(call);
+        self.places.push(place);
+    }
+
+    /// One in the place of another.
+    pub(in crate::store) fn replace(&mut self, at: usize, call: &[u8]) {
+        let place = self.add(call);
+        self.live -= std::mem::replace(&mut self.places[at], place).len();
+        if self.bytes.len() > 2 * self.live + SLACK {
+            let old = std::mem::take(self);
+            old.places.iter().for_each(|place| self.push(old.slice(place)));
+        }
+    }
+
+    /// The call in this place.
+    pub(in crate::store) fn get(&self, at: usize) -> Result<Frame<'_>, StoreError> {
+        frame::one(self.slice(&self.places[at]))
+    }
+
+    /// All calls, each with where it is.
+    pub(in crate::store) fn calls(
+        &self,
+    ) -> impl Iterator<Item = Result<(Range<usize>, Frame<'_>), StoreError>> {
+        let call = |place: &Range<usize>| Ok((place.clone(), frame::one(self.slice(place))?));
+        self.places.iter().map(call)
+    }
+
+    /// The calls that are there.
+    pub(in crate::store) fn slice(&self, place: &Range<usize>) -> &[u8] {
+        &self.bytes[place.clone()]
+    }
+
+    /// None any more; room for the next ones stays.
+    pub(in crate::store) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(SPARE);
+        self.places.clear();
+        self.live = 0;
+    }
+
+    fn add(&mut self, call: &[u8]) -> Range<usize> {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(call);
+        self.live += call.len();
+        begin..self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_does_not_take_room_for_ever() {
+        let mut batch = Batch::default();
+        let large = vec![7; SLACK / 4];
+        batch.push(b"first");
+        batch.push(&large);
+        for _ in 0..100 {
+            batch.replace(1, &large);
+            assert!(batch.bytes.len() <= 2 * batch.live + SLACK + large.len());
+        }
+        assert_eq!((batch.len(), batch.bytes()), (2, large.len() + 5));
+        assert_eq!(batch.slice(&batch.places[0]), b"first");
+        assert_eq!(batch.slice(&batch.places[1]), large);
+        batch.clear();
+        assert!(batch.is_empty() && batch.bytes() == 0 && batch.bytes.capacity() <= SPARE);
+    }
+}
