@@ -22,8 +22,10 @@ use crate::exec::webhook::WebhookExecutor;
 use crate::gateway::Gateway;
 use crate::gateway::notify::Notifier;
 use crate::limits::Limits;
+use crate::model::build;
 use crate::net::epoch::{Epoch, NetworkError};
 use crate::net::key_sets::{KeySets, fetch_set};
+use crate::net::otlp::SpanExporter;
 use crate::net::pool::Pool;
 use crate::net::tls::warm_up;
 use crate::reload::means::Means as ReloadMeans;
@@ -89,6 +91,8 @@ pub struct App {
     auditing: JoinHandle<()>,
     tending: JoinHandle<()>,
     notifying: JoinHandle<()>,
+    /// Sends what is recorded of calls to the collector.
+    exporting: JoinHandle<()>,
     reloader: Reloader,
     reloading: JoinHandle<()>,
     end: Flag,
@@ -131,11 +135,8 @@ impl App {
             tokio::task::spawn_blocking(move || warm_up(&config))
         };
         let metrics = Arc::new(Metrics::new(epoch.snapshot.metrics_per_tool));
-        metrics.build(
-            env!("CARGO_PKG_VERSION"),
-            option_env!("SORTIE_REVISION").unwrap_or("unknown"),
-            option_env!("SORTIE_RUSTC").unwrap_or("unknown"),
-        );
+        let (revision, rustc) = (build::REVISION, build::RUSTC);
+        metrics.build(build::VERSION, revision.unwrap_or("unknown"), rustc.unwrap_or("unknown"));
         let (audit, trail) = Audit::new(log.clone(), metrics.clone(), clock.clone());
         let (epochs, in_use) = watch::channel(epoch.clone());
         let pool = Pool::new(clock.clone());
@@ -158,6 +159,7 @@ impl App {
             clock.clone(),
             metrics.clone(),
         );
+        let exporter = SpanExporter::new(workers.spool, in_use.clone(), clock.clone());
         let reload = ReloadMeans {
             clock: clock.clone(),
             metrics: metrics.clone(),
@@ -249,6 +251,7 @@ impl App {
         let reaper = tokio::spawn(pool.clone().run_reaper());
         let recording = tokio::spawn(workers.writer.run());
         let notifying = tokio::spawn(notifier.run());
+        let exporting = tokio::spawn(exporter.run());
         let tending = tokio::spawn(gateway.clone().tend());
         let reloading = tokio::spawn(worker.run());
         readiness.set(true);
@@ -274,6 +277,7 @@ impl App {
             auditing,
             tending,
             notifying,
+            exporting,
             reloader,
             reloading,
             end,
@@ -339,8 +343,11 @@ impl App {
             let _ = tokio::time::timeout(LAST_ANSWERS, finish).await;
         }
         self.gateway.memory().recorder.flush().await;
-        let _ = tokio::time::timeout(LAST_ANSWERS, self.gateway.audit().kept()).await;
+        let memory = self.gateway.memory();
+        let last = async { tokio::join!(memory.audit.kept(), memory.tracer.exported()) };
+        let _ = tokio::time::timeout(LAST_ANSWERS, last).await;
         self.auditing.abort();
+        self.exporting.abort();
         self.recording.abort();
         self.counted.raise();
         let _ = tokio::time::timeout(LAST_ANSWERS, self.counting).await;

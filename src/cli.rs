@@ -33,10 +33,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::exit::{OK, USAGE};
+use crate::model::build;
 
 /// Egress gateway for the tool calls of AI agents.
 #[derive(Debug, Parser)]
-#[command(name = "sortie", version, arg_required_else_help = true)]
+#[command(name = "sortie", version = build::text(), arg_required_else_help = true)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

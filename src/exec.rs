@@ -20,6 +20,7 @@ use crate::model::outcome::{AttemptRecord, Failure, Success};
 use crate::net::epoch::Epoch;
 use crate::policy::schema::ValidArguments;
 use crate::telemetry::tool_metrics::ToolMetrics;
+use crate::telemetry::trace::call::CallTrace;
 
 /// A call that passed every check of the gateway.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub struct Job<'a> {
     pub presence: &'a Presence,
     /// The tool's series.
     pub metrics: &'a ToolMetrics,
+    /// The call's spans, where they are recorded.
+    pub spans: Option<&'a CallTrace>,
 }
 
 /// What running it gave.

@@ -8,6 +8,7 @@ pub mod events;
 pub mod flight;
 mod follow;
 pub mod ledger;
+pub mod memory;
 pub mod notices;
 pub mod notify;
 pub mod policies;
@@ -38,11 +39,9 @@ use crate::gateway::asking::{bounds_hold, hold, resolve_names};
 use crate::gateway::events::{Event, Events};
 use crate::gateway::flight::{Caught, InFlight, Outliving, aside};
 use crate::gateway::ledger::{Ledger, Live};
+use crate::gateway::memory::Memory;
 use crate::gateway::notices::Teller;
-use crate::gateway::notify::Outbox;
-use crate::gateway::policies::PolicyBook;
 use crate::gateway::recent::Recent;
-use crate::gateway::tally::Tally;
 use crate::gateway::told::{CallError, Told, reference};
 use crate::limits::Limits;
 use crate::model::approval::{Approval, ApprovalStatus};
@@ -57,13 +56,12 @@ use crate::policy::approval;
 use crate::policy::identity::Caller;
 use crate::policy::rules;
 use crate::policy::schema;
-use crate::store::Store;
-use crate::store::recorder::Recorder;
 use crate::store::records::CallRecord;
 use crate::telemetry::audit::{Audit, KeyRefusal};
 use crate::telemetry::log::{CallLine, LineCaller, LogSink};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::tool_metrics::ToolMetrics;
+use crate::telemetry::trace::call::CallTrace;
 
 /// Contract: a call's deadline is at most 20 minutes.
 pub const LONGEST_DEADLINE: Duration = Duration::from_secs(20 * 60);
@@ -91,25 +89,6 @@ pub struct Gateway {
     ending: Flag,
     /// Grows whenever a waiting call changes in this process.
     changes: watch::Sender<u64>,
-}
-
-/// What outlives a call.
-#[derive(Debug, Clone)]
-pub struct Memory {
-    /// Where calls and approvals are kept.
-    pub store: Arc<dyn Store>,
-    /// Keeps finished calls, after their answer.
-    pub recorder: Recorder,
-    /// Takes down who did what.
-    pub audit: Audit,
-    /// The way to whoever tells people.
-    pub outbox: Outbox,
-    /// Who this process is among those that share the store.
-    pub instance: Arc<str>,
-    /// The policies that the API keeps.
-    pub policies: Arc<PolicyBook>,
-    /// Counts what only watches.
-    pub tally: Arc<Tally>,
 }
 
 /// One call on its way.
@@ -159,6 +138,7 @@ struct Trail {
     started_at_ms: Option<i64>,
     idempotency_key: Option<IdempotencyKey>,
     unsaid: Unsaid,
+    spans: Option<CallTrace>,
 }
 
 /// What the outcome does not say.
@@ -287,6 +267,8 @@ impl Gateway {
         mut call: ToolCall,
     ) -> Result<Told, CallError> {
         resolve_names(&epoch, &caller, &mut call)?;
+        let settings = epoch.snapshot.tracing.as_ref();
+        call.stands_in(self.memory.tracer.place(settings, call.context.trace));
         let until = self.clock.now() + call.wait;
         let presence = Presence::until(self.cut_off.clone());
         let is_held = hold(&caller, &mut call);
@@ -321,7 +303,9 @@ impl Gateway {
     async fn run(self: &Arc<Self>, way: &Way<'_>, created_at_ms: i64) -> Result<CallOutcome, Stop> {
         let began = self.clock.now();
         let metrics = self.metrics.tool(&way.call.tool);
-        let mut trail = Trail::default();
+        let settings = way.epoch.snapshot.tracing.as_ref();
+        let spans = self.memory.tracer.begin(settings, way.call, began);
+        let mut trail = Trail { spans, ..Trail::default() };
         let steps = self.steps(way, &metrics, &mut trail);
         let ended = Caught::new(steps).await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
@@ -344,6 +328,7 @@ impl Gateway {
             ended,
             attempts: trail.attempts,
             idempotency_key: trail.idempotency_key,
+            trace_id: way.call.context.trace_id(),
             test: way.call.context.test,
             created_at_ms,
             started_at_ms: trail.started_at_ms,
@@ -351,6 +336,10 @@ impl Gateway {
             duration: self.clock.now().saturating_duration_since(began),
         };
         self.finish(way, &metrics, &outcome, trail.unsaid);
+        if let Some(spans) = trail.spans {
+            let tool = way.epoch.snapshot.tool(&way.call.tool).map(Arc::as_ref);
+            self.memory.tracer.end(spans, way.call, tool, &outcome);
+        }
         Ok(outcome)
     }
 
@@ -441,6 +430,7 @@ impl Gateway {
             deadline,
             presence,
             metrics,
+            spans: trail.spans.as_ref(),
         };
         let executed = self.webhook.run(&job).await;
         trail.attempts = executed.attempts;

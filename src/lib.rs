@@ -3,6 +3,7 @@
 /// Floor 0: words that everybody uses.
 pub mod model {
     pub mod approval;
+    pub mod build;
     pub mod call;
     pub mod canonical;
     pub mod id;
@@ -15,6 +16,7 @@ pub mod model {
     pub mod outcome_text;
     pub mod secret;
     pub mod time;
+    pub mod trace;
 }
 
 /// Floor 1: the rules, as functions of their arguments.
@@ -51,6 +53,7 @@ pub mod policy {
     pub mod rules;
     pub mod sample;
     pub mod sample_pattern;
+    pub mod sampling;
     pub mod schema;
     pub mod schema_cost;
     pub mod schema_numbers;
@@ -115,6 +118,7 @@ pub mod config {
     pub mod raw_policy;
     pub mod raw_store;
     pub mod raw_tool;
+    pub mod raw_tracing;
     pub mod read;
     pub mod redact;
     pub mod runtime;
@@ -124,6 +128,8 @@ pub mod config {
     pub mod storage;
     pub mod telling;
     pub mod tools;
+    pub mod tracing;
+    pub mod variables;
     pub mod yaml;
 }
 
@@ -138,6 +144,8 @@ pub mod net {
     pub mod header_case;
     pub mod key_sets;
     pub mod meter;
+    pub mod otlp;
+    pub mod own_server;
     pub mod pool;
     pub mod proxy;
     pub mod resolve;
@@ -164,8 +172,11 @@ pub mod telemetry {
     pub mod log;
     pub mod maker;
     pub mod metrics;
+    mod protobuf;
     pub mod readings;
+    pub mod spans;
     pub mod tool_metrics;
+    pub mod trace;
     mod vectors;
     pub mod waiting_metrics;
 }

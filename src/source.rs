@@ -16,6 +16,7 @@ use crate::config::listening::Bind;
 use crate::config::local::Local;
 use crate::config::parse::{self, Text};
 use crate::config::snapshot::{DnsSettings, Snapshot};
+use crate::config::variables::Variables;
 use crate::config::yaml;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
@@ -188,6 +189,7 @@ fn environment<'a>(lookup: &'a Lookup<'a>, system: System, terms: Terms<'a>) -> 
         bound: terms.bound,
         earlier: terms.earlier,
         local: terms.local,
+        open_telemetry: Variables::read(|name| self::lookup(&Source::Env(name.to_owned())).ok()),
     }
 }
 

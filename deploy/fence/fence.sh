@@ -70,6 +70,7 @@ done
 for target in ${APP_TCP:-}; do
   port=${target##*:}
   range=${target%:*}
+  [ "$range" != "$target" ] || fail "APP_TCP: $target: not ADDRESS:PORT or RANGE:PORT"
   case $range in
     \[*\]) range=${range#\[} range=${range%\]} ;;
     *:*) fail "APP_TCP: $target: an IPv6 range stands in brackets, as in [fd00::/8]:5432" ;;
@@ -95,4 +96,6 @@ table inet sortie_fence {
   }
 }"
 printf '%s\n' "$rules" | nft -f - || fail 'the rules could not be set; this needs root, CAP_NET_ADMIN and a kernel with nftables'
-say "closed to all but UID $uid${dns:+, name servers $(echo $dns)}${APP_TCP:+, $APP_TCP}"
+# shellcheck disable=SC2086 # One line, however many there are.
+set -- ${dns:+name servers $dns}
+say "closed to all but UID $uid${1:+, $*}${APP_TCP:+, $APP_TCP}"

@@ -57,10 +57,7 @@ class Charts:
         self.folder = pathlib.Path(folder)
         shutil.copytree(DEPLOY / "helm", self.folder, dirs_exist_ok=True)
         for name in COPIES:
-            source = DEPLOY / "monitoring" / name
-            if source.exists():
-                (self.folder / "sortie/files").mkdir(exist_ok=True)
-                shutil.copy(source, self.folder / "sortie/files" / name)
+            shutil.copy(DEPLOY / "monitoring" / name, self.folder / "sortie/files" / name)
         self.run("dependency", "build", self.folder / "example-app")
 
     def run(self, *arguments):

@@ -12,6 +12,7 @@ use crate::config::file::{File, Standing};
 use crate::config::snapshot::{LogLevel, Tool, Unavailable};
 use crate::exec::Flag;
 use crate::gateway::Gateway;
+use crate::model::build;
 use crate::model::time::rfc3339;
 use crate::net::pool::Pool;
 use crate::policy::breaker::State;
@@ -133,7 +134,7 @@ impl Control for Parts {
             findings: last.result.findings(),
         });
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: build::VERSION.to_owned(),
             hash: snapshot.hash.clone(),
             generation: snapshot.generation,
             ready: self.readiness.is_ready(),

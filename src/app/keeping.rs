@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::config::snapshot::TlsSettings;
 use crate::config::storage::StoreUrl;
-use crate::gateway::Memory;
+use crate::gateway::memory::Memory;
 use crate::gateway::notify::{Offered, Outbox};
 use crate::gateway::policies::PolicyBook;
 use crate::gateway::tally::{Tally, TallyWorker};
@@ -16,6 +16,7 @@ use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Store, StoreError};
 use crate::telemetry::audit::Audit;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::trace::{Spool, Tracer};
 
 /// Why calls and approvals cannot be kept.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +66,8 @@ pub(super) struct Workers {
     pub(super) counting: TallyWorker,
     /// What people are to be told.
     pub(super) offered: Offered,
+    /// What is recorded of calls.
+    pub(super) spool: Spool,
 }
 
 /// What outlives a call, kept in this store.
@@ -74,12 +77,13 @@ pub(super) fn memory(
     metrics: Arc<Metrics>,
     audit: Audit,
 ) -> (Memory, Workers) {
-    let (recorder, writer) = Recorder::new(store.clone(), clock.clone(), metrics);
+    let (recorder, writer) = Recorder::new(store.clone(), clock.clone(), metrics.clone());
+    let (tracer, spool) = Tracer::new(clock.clone(), metrics);
     let policies = Arc::new(PolicyBook::empty(store.clone()));
     let (tally, counting) = Tally::new(store.clone(), clock);
     let random = rand::random_iter::<[u8; 32]>().flatten();
     let instance = format!("gw_{}", random_base62(16, random)).into();
     let (outbox, offered) = Outbox::new();
-    let memory = Memory { store, recorder, audit, outbox, instance, policies, tally };
-    (memory, Workers { writer, counting, offered })
+    let memory = Memory { store, recorder, audit, outbox, instance, policies, tally, tracer };
+    (memory, Workers { writer, counting, offered, spool })
 }

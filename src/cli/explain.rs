@@ -19,6 +19,7 @@ use crate::model::outcome::{Decision, Effect, PolicyName};
 use crate::policy::answer::ErrorBody;
 use crate::policy::approval;
 use crate::policy::rules::Mode;
+use crate::policy::wire::TRACEPARENT;
 use crate::source;
 
 /// Show one tool as it is in force: where it leads, what is sent, and what bounds it.
@@ -135,7 +136,7 @@ struct Explanation<'a> {
 #[derive(Debug, Serialize)]
 struct Header<'a> {
     name: &'a str,
-    /// `profile`, `tool` (a secret) or `call` (a person's credentials).
+    /// `profile`, `tool` (a secret), `call` (a person's credentials) or `trace`.
     from: &'static str,
 }
 
@@ -258,12 +259,15 @@ impl<'a> Explanation<'a> {
 
 fn headers(tool: &Tool) -> Vec<Header<'_>> {
     let own = tool.header_names.iter().chain(&tool.accept_credentials).map(String::as_str);
+    let own = own.chain(tool.forward_trace.then_some(TRACEPARENT));
     let is_of = |names: &[String], name: &str| names.iter().any(|one| one == name);
     let header = |name| {
         let from = if is_of(&tool.header_names, name) {
             "tool"
         } else if is_of(&tool.accept_credentials, name) {
             "call"
+        } else if tool.forward_trace && name == TRACEPARENT {
+            "trace"
         } else {
             "profile"
         };

@@ -142,6 +142,7 @@ kinds! {
     ExceptionRanges, "private ranges that are opened", Rule::Opens(holds_range);
     ExceptionTools, "tools that may call a private target", Rule::Opens(glob_matches);
     FakeRanges, "stand-ins of a proxy", Rule::Opens(holds_range);
+    ForwardTrace, "whether the tool learns of the trace", Rule::More;
     Headers, "own headers", Rule::Neutral;
     Idempotent, "whether a repeat is harmless", Rule::More;
     Ipv6, "whether IPv6 is dialled", Rule::More;
@@ -187,6 +188,7 @@ kinds! {
     TokenTarget, "where tokens are fetched", Rule::Other;
     Tool, "tool", Rule::More;
     ToolPolicies, "policies that are about the tool", Rule::Closes(is_same);
+    TraceTarget, "where spans go", Rule::Other;
     TripPause, "pause after an answer", Rule::Less;
     TripStatuses, "answers that pause a tool", Rule::Closes(is_same);
     WireFormat, "what is sent", Rule::Neutral;

@@ -13,6 +13,7 @@ use crate::config::given::Given;
 use crate::config::leaf::{Span, Verbatim};
 use crate::config::local::Local;
 use crate::config::signing::KeyPair;
+use crate::config::variables::Variables;
 use crate::config::yaml::{Fault, NodeId};
 use crate::model::secret::Secret;
 
@@ -85,6 +86,8 @@ pub struct Environment<'a> {
     pub earlier: Option<&'a Earlier>,
     /// For local development: what is forced.
     pub local: Option<Local>,
+    /// What the environment says of traces.
+    pub open_telemetry: Variables,
 }
 
 impl<'a> Environment<'a> {
@@ -100,6 +103,7 @@ impl<'a> Environment<'a> {
             bound: None,
             earlier: None,
             local: None,
+            open_telemetry: Variables::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ const BESIDE: &[&str] = &[
     "concurrency",
     "enabled",
     "filler",
+    "forward_trace",
     "owner",
     "policy",
     "rate_limits",

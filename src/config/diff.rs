@@ -57,6 +57,7 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
         proxy,
         shutdown,
         logging,
+        tracing,
         metrics_per_tool,
         region,
         redacted,
@@ -91,6 +92,7 @@ pub fn compare(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
     told::compare_organisations(&mut changes, organisations, &new.organisations);
     told::compare(&mut changes, notifications, &new.notifications);
     compare_proxy(&mut changes, proxy.as_ref(), new.proxy.as_ref());
+    told::compare_tracing(&mut changes, tracing.as_ref(), new.tracing.as_ref());
     let mut setting = |path: &str, old: String, new: String| {
         changes.compare(Kind::Setting, path, &Told::text(old), &Told::text(new));
     };

@@ -20,7 +20,7 @@ use crate::config::tools::{Clash, Home};
 use crate::config::yaml::{Document, NodeId};
 use crate::config::{
     agents, auth, egress, keeping, limits, listeners, organisations, policies, read, redact,
-    runtime, serving, telling, tools,
+    runtime, serving, telling, tools, tracing,
 };
 use crate::model::id::{ToolName, hex};
 use crate::model::secret::Secret;
@@ -232,6 +232,7 @@ fn compile(context: &Context<'_>, texts: &[Text<'_>], raw: &RawConfig, root: Nod
         // A developer reads them at the terminal.
         logging: Logging { json: logging.json && local.is_none(), ..logging },
         local,
+        tracing: tracing::compile(context, &raw.tracing),
         metrics_per_tool: metrics.and_then(|raw| raw.per_tool.get().copied()).unwrap_or(true),
         region: raw.region.get().cloned(),
         warnings: Vec::new(),

@@ -13,15 +13,16 @@ use crate::config::raw_notify::{RawNotifications, RawOrganisation};
 use crate::config::raw_policy::RawPolicy;
 use crate::config::raw_store::RawStorage;
 use crate::config::raw_tool::{RawEffect, RawReference, RawTool};
+use crate::config::raw_tracing::RawTracing;
 use crate::config::read::Later;
 
 /// Keys that a later version will have: they get their own message.
 pub const LATER: &Later = &[
-    ("RawConfig", &["builtin", "seal", "tracing"]),
+    ("RawConfig", &["builtin", "seal"]),
     ("RawApiListener", &["token"]),
     ("RawTelemetryListener", &["tls", "unix"]),
     ("RawLogging", &["calls"]),
-    ("RawTool", &["action_only", "forward_trace"]),
+    ("RawTool", &["action_only"]),
     ("RawToolPolicy", &["when"]),
 ];
 
@@ -43,6 +44,7 @@ pub const MAIN_ONLY: &[&str] = &[
     "shutdown",
     "storage",
     "strict",
+    "tracing",
     "version",
 ];
 
@@ -93,6 +95,8 @@ pub struct RawConfig {
     pub notifications: Given<RawNotifications>,
     /// What is logged.
     pub logging: Given<RawLogging>,
+    /// Where the time of calls goes, for a collector of traces.
+    pub tracing: Given<RawTracing>,
     /// What is counted.
     pub metrics: Given<RawMetrics>,
 }

@@ -72,6 +72,8 @@ pub struct RawTool {
     pub capture: Given<Capture>,
     /// What is said to the person meanwhile: 200 characters at most.
     pub filler: Given<String>,
+    /// true: its server is told the trace that the call belongs to, by the header `traceparent`; default false.
+    pub forward_trace: Given<bool>,
     /// false turns the tool off; default true.
     pub enabled: Given<bool>,
 }

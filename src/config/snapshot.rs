@@ -17,6 +17,7 @@ use crate::config::local::Local;
 use crate::config::notifications::Notifications;
 use crate::config::signing::Signing;
 use crate::config::storage::{Capture, Storage};
+use crate::config::tracing::Tracing;
 use crate::model::id::ToolName;
 use crate::model::secret::Secret;
 use crate::policy::address::EgressRules;
@@ -90,6 +91,8 @@ pub struct Snapshot {
     pub logging: Logging,
     /// What local development forces, where it does.
     pub local: Option<Local>,
+    /// Spans of calls, where they are made.
+    pub tracing: Option<Tracing>,
     /// `metrics.per_tool`.
     pub metrics_per_tool: bool,
     /// `region`, written into log lines.
@@ -192,6 +195,8 @@ pub struct Tool {
     pub tokens: Option<Arc<TokenSource>>,
     /// The certificate that its server is shown.
     pub identity: Option<Arc<ClientIdentity>>,
+    /// Whether its server is told the trace.
+    pub forward_trace: bool,
     /// Header names that a call may bring a value for.
     pub accept_credentials: Vec<String>,
     /// The signing keys; none where the profile does not sign, or where the tool is unavailable.

@@ -32,7 +32,7 @@ use crate::model::secret::Secret;
 use crate::policy::endpoint::Endpoint;
 use crate::policy::export;
 use crate::policy::schema::{ArgumentSchema, SchemaError};
-use crate::policy::wire::{OwnHeader, WireProfile};
+use crate::policy::wire::{OwnHeader, TRACEPARENT, WireProfile};
 
 /// Names of built-in tools. Contract, section 5.
 pub const RESERVED: &[&str] = &["search_knowledge", "remember_relation", "forget_fact"];
@@ -140,19 +140,23 @@ impl Compiler<'_> {
         let limits = limits::of_tool(self.context, self.raw, self.defaults);
         let result_limit = self.result_limit(&profile);
         let accept_credentials = self.accept_credentials(&profile);
+        let forward_trace = self.forward_trace(&profile);
         let name = name?;
         let description = description?;
         let endpoint = endpoint?;
         // Only a schema that holds can be shown: one that refers to itself in place has no end.
         let arguments = arguments?;
         let parameters = self.parameters();
+        let token = authentication.tokens.as_ref().map(|_| "Authorization");
+        let besides: Vec<_> =
+            token.into_iter().chain(forward_trace.then_some(TRACEPARENT)).collect();
         let route_digest = self.route_digest(
             &profile,
             &endpoint,
             &headers,
             &accept_credentials,
             identity.as_deref(),
-            authentication.tokens.is_some(),
+            &besides,
         );
         let exports = self.exports(name.as_str(), &description, parameters.as_ref());
         let written = redact::part(self.context.report.document, self.node);
@@ -182,6 +186,7 @@ impl Compiler<'_> {
             header_names: self.header_names(),
             tokens: authentication.tokens,
             identity,
+            forward_trace,
             accept_credentials,
             signing: signing?,
             timeout,
@@ -201,7 +206,8 @@ impl Compiler<'_> {
     }
 
     /// Over where its connections go and how: the URL, the spelling of the header names, all of `egress`. Values of
-    /// headers and signing keys go with each request and are no part of it.
+    /// headers and signing keys go with each request and are no part of it; `besides` are names of headers that only some
+    /// requests have.
     fn route_digest(
         &self,
         profile: &WireProfile,
@@ -209,16 +215,15 @@ impl Compiler<'_> {
         headers: &[OwnHeader],
         accept_credentials: &[String],
         identity: Option<&ClientIdentity>,
-        takes_token: bool,
+        besides: &[&str],
     ) -> [u8; 32] {
         let own = headers.iter().map(OwnHeader::spelling);
         let names =
             profile.header_spelling(own.chain(accept_credentials.iter().map(String::as_str)));
         let mut digest = Sha256::new();
         digest.update(self.egress.digest);
-        digest.update(format!("{endpoint} {names:?}"));
+        digest.update(format!("{endpoint} {names:?} {besides:?}"));
         digest.update(identity.map(ClientIdentity::digest).unwrap_or_default());
-        digest.update([u8::from(takes_token)]);
         digest.finalize().into()
     }
 

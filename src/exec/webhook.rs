@@ -19,6 +19,7 @@ use crate::exec::{Executed, Executor, Job};
 use crate::model::call::ToolCall;
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::{AttemptRecord, Failure, FailureCode, Sent, Success};
+use crate::model::trace::SpanId;
 use crate::net::epoch::Epoch;
 use crate::net::pool::Pool;
 use crate::policy::retry::{self, Asked, AttemptEnd, LEAST_ATTEMPT, Next, ToolTraits};
@@ -26,6 +27,7 @@ use crate::policy::rules;
 use crate::policy::wire::{OwnHeader, Rendering};
 use crate::telemetry::labels::AttemptResult;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::trace::call::{AttemptSpan, fresh_span};
 
 /// Calls tools over HTTP.
 pub struct WebhookExecutor {
@@ -69,6 +71,8 @@ struct Course {
 #[derive(Default)]
 struct Trace {
     first: bool,
+    /// Its span, where it is recorded.
+    span: Option<SpanId>,
     http_status: Option<u16>,
     upstream: Duration,
     token: Option<Token>,
@@ -246,9 +250,11 @@ impl WebhookExecutor {
             allowed: job.tool.timeout.min(job.deadline.saturating_duration_since(began)),
             epoch,
         };
-        let mut trace = Trace { first, ..Trace::default() };
+        let span = job.spans.map(|_| fresh_span());
+        let mut trace = Trace { first, span, ..Trace::default() };
         let ended = self.attempt(job, request, at_ms, window, &mut trace).await;
-        let duration = self.clock.now().saturating_duration_since(began);
+        let over = self.clock.now();
+        let duration = over.saturating_duration_since(began);
         course.upstream += trace.upstream;
         course.token = trace.token;
         let failed = ended.as_ref().err();
@@ -256,13 +262,24 @@ impl WebhookExecutor {
         if let Some(failed) = failed {
             log_failure(job, number, failed);
         }
+        let error = failed.map(|failed| (failed.failure.code, failed.failure.detail));
+        if let Some((spans, id)) = job.spans.zip(trace.span) {
+            spans.attempt(&AttemptSpan {
+                id,
+                time: [began, over],
+                number,
+                endpoint: &job.tool.endpoint,
+                http_status: trace.http_status,
+                error,
+            });
+        }
         if let Some(result) = failed.map_or(Some(AttemptResult::Success), |failed| failed.result) {
             self.metrics.attempt(job.metrics, result, duration);
             course.attempts.push(AttemptRecord {
                 at_ms,
                 duration,
                 http_status: trace.http_status,
-                error: failed.map(|failed| (failed.failure.code, failed.failure.detail)),
+                error,
             });
         }
         ended

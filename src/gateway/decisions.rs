@@ -329,6 +329,7 @@ impl Gateway {
             ended: Err(failure),
             attempts: Vec::new(),
             idempotency_key: None,
+            trace_id: record.context.trace_id(),
             test: record.context.test,
             created_at_ms: record.created_at_ms,
             started_at_ms: None,

@@ -117,6 +117,11 @@ impl<T: Send + 'static> Drop for Outliving<T> {
     }
 }
 
+/// Does what is not to be left half-done, even where whoever asked for it goes away meanwhile.
+pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    Outliving::new(Box::pin(work), Presence::default()).await
+}
+
 /// Does what takes milliseconds, and lets what else this thread serves go on elsewhere meanwhile.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {

@@ -226,6 +226,7 @@ impl Gateway {
             approval: begun.approval.as_deref(),
             model_text: None,
             idempotency_key: None,
+            trace_id: live.call.context.trace_id(),
             created_at_ms: live.created_at_ms,
             started_at_ms: Some(begun.at_ms),
             now_ms: self.clock.unix_ms(),

@@ -261,6 +261,7 @@ fn once_more(record: &CallRecord, asking: &Live) -> Result<Arc<Live>, CallError>
     let kept = CallRecord { arguments: Some(arguments), ..record.clone() };
     let mut call = call_of(&kept).ok_or(CallError::Unavailable)?;
     call.credentials.clone_from(&asking.call.credentials);
+    call.stands_in(asking.call.context.trace);
     let (caller, presence) = (asking.caller.clone(), asking.presence.clone());
     let mut live = Live::new(call, caller, record.created_at_ms, presence);
     live.alias.clone_from(&record.alias);
@@ -279,6 +280,7 @@ fn checked_text(live: &Live, now_ms: i64) -> Vec<u8> {
         approval: None,
         model_text: None,
         idempotency_key: None,
+        trace_id: live.call.context.trace_id(),
         created_at_ms: live.created_at_ms,
         started_at_ms: None,
         now_ms,

@@ -5,15 +5,20 @@ use crate::clock::{BoxFuture, SystemClock};
 use crate::config::context::Environment;
 use crate::config::parse::parse;
 use crate::exec::Executed;
-use crate::gateway::tally::TallyWorker;
+use crate::gateway::notify::Outbox;
+use crate::gateway::policies::PolicyBook;
+use crate::gateway::tally::{Tally, TallyWorker};
 use crate::model::call::DEFAULT_WAIT;
 use crate::model::id::CallId;
 use crate::model::json::read_object;
 use crate::model::outcome::{Sent, ToolResult};
 use crate::model::secret::Secret;
 use crate::policy::breaker::State;
+use crate::store::Store;
+use crate::store::recorder::Recorder;
 use crate::store::sqlite::SqliteStore;
 use crate::telemetry::metrics::ToolLabels;
+use crate::telemetry::trace::Tracer;
 
 const SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
@@ -90,7 +95,8 @@ pub(super) async fn build_at(policy: &str, clock: Arc<dyn Clock>) -> (Arc<Gatewa
     let (audit, _) = Audit::new(log.clone(), metrics.clone(), clock.clone());
     let instance = "gw_test".into();
     let (outbox, _) = Outbox::new();
-    let memory = Memory { store, recorder, audit, outbox, instance, policies, tally };
+    let (tracer, _) = Tracer::new(clock.clone(), metrics.clone());
+    let memory = Memory { store, recorder, audit, outbox, instance, policies, tally, tracer };
     let gateway = Gateway::new(epochs, Arc::new(Brittle), limits, clock, metrics, log, memory);
     (Arc::new(gateway), counting)
 }

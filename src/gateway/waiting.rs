@@ -122,6 +122,7 @@ impl Gateway {
             approval: Some(&approval),
             model_text: Some(&text),
             idempotency_key: None,
+            trace_id: context.trace_id(),
             created_at_ms: live.created_at_ms,
             started_at_ms: None,
             now_ms,

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::model::id::{CallId, IdempotencyKey, Token};
 use crate::model::number::Rounded;
 use crate::model::secret::Secret;
+use crate::model::trace::{TraceContext, TraceId};
 
 /// The arguments of a call, as text and as value: one reading of the same bytes.
 ///
@@ -75,9 +76,16 @@ pub struct CallContext {
     pub model_call_id: Option<String>,
     /// Whether it is a test.
     pub test: bool,
+    /// Where it stands in a trace, if it does.
+    pub trace: Option<TraceContext>,
 }
 
 impl CallContext {
+    /// The trace that it belongs to.
+    pub fn trace_id(&self) -> Option<TraceId> {
+        self.trace.map(|context| context.id)
+    }
+
     /// The Idempotency-Key, where run and step were given.
     pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
         let (run_id, step) = self.run_id.as_ref().zip(self.step.as_ref())?;
@@ -111,6 +119,15 @@ pub struct ToolCall {
     pub credentials: Vec<(String, Secret)>,
     /// Where it stands among the calls that came with it.
     pub batch: Option<BatchPlace>,
+}
+
+impl ToolCall {
+    /// Gives it its place in a trace. A call that has the same one already costs nothing.
+    pub fn stands_in(&mut self, trace: Option<TraceContext>) {
+        if self.context.trace != trace {
+            Arc::make_mut(&mut self.context).trace = trace;
+        }
+    }
 }
 
 /// The place of a call in a batch, whose calls are one round of a reply.

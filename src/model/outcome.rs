@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::model::approval::{Approval, ApprovalStatus};
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::model::json_text::JsonText;
+use crate::model::trace::TraceId;
 
 /// The state of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -432,6 +433,8 @@ pub struct CallOutcome {
     pub attempts: Vec<AttemptRecord>,
     /// The key that went out, where the profile sends one.
     pub idempotency_key: Option<IdempotencyKey>,
+    /// The trace that it belongs to.
+    pub trace_id: Option<TraceId>,
     /// Whether it was a test.
     pub test: bool,
     /// Unix milliseconds: asked for, first attempt begun, ended.

@@ -13,6 +13,7 @@ use crate::model::outcome::{
     CallOutcome, Decision, Failure, Phase, Sent, Status, Success, ToolReference, ToolResult,
 };
 use crate::model::time::{TimeText, rfc3339};
+use crate::model::trace::TraceId;
 
 /// A call that has not ended.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct OpenCall<'a> {
     pub model_text: Option<&'a str>,
     /// The key that goes out.
     pub idempotency_key: Option<&'a str>,
+    /// The trace that it belongs to.
+    pub trace_id: Option<TraceId>,
     /// Unix milliseconds.
     pub created_at_ms: i64,
     /// Unix milliseconds.
@@ -89,7 +92,7 @@ pub fn write_open(call: &OpenCall<'_>) -> Vec<u8> {
     let end = End {
         attempts: Vec::new(),
         idempotency_key: call.idempotency_key,
-        trace_id: None,
+        trace_id: call.trace_id,
         replayed: false,
         test: false,
         duration_ms: u128::from(u64::try_from(duration).unwrap_or(0)),
@@ -140,7 +143,7 @@ struct Middle<'a> {
 struct End<'a> {
     attempts: Vec<AttemptBody>,
     idempotency_key: Option<&'a str>,
-    trace_id: Option<()>,
+    trace_id: Option<TraceId>,
     replayed: bool,
     test: bool,
     duration_ms: u128,
@@ -340,7 +343,7 @@ impl<'a> From<&'a CallOutcome> for End<'a> {
                 })
                 .collect(),
             idempotency_key: outcome.idempotency_key.as_ref().map(|key| key.as_str()),
-            trace_id: None,
+            trace_id: outcome.trace_id,
             replayed: false,
             test: outcome.test,
             duration_ms: outcome.duration.as_millis(),

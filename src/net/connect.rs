@@ -118,19 +118,35 @@ pub enum ConnectErrorKind {
     Tls,
 }
 
+impl ConnectErrorKind {
+    /// The word for it in spans.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::Connect => "connect",
+            Self::ConnectTimeout | Self::DeadlineInConnect | Self::DeadlineInTls => "timeout",
+            Self::Exhausted => "exhausted",
+            Self::PeerMismatch => "peer_mismatch",
+            Self::Tls => "tls",
+        }
+    }
+}
+
 /// A failed dial, with the operator's sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectError {
     /// What happened.
     pub kind: ConnectErrorKind,
+    /// How long the TCP part took, where it was the TLS part that failed.
+    pub dialled: Option<Duration>,
     message: String,
 }
 
 impl ConnectError {
     /// A failure and the operator's sentence about it.
     pub fn new(kind: ConnectErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, dialled: None, message: message.into() }
     }
 
     /// A stream on which no HTTP can be begun.
@@ -261,7 +277,9 @@ impl Connect for TlsConnect {
                         ConnectErrorKind::Tls,
                     );
                     let host = endpoint.host();
-                    let stream = handshake(&self.tls, stream, host, until, late).await?;
+                    let stream = handshake(&self.tls, stream, host, until, late)
+                        .await
+                        .map_err(|error| ConnectError { dialled: Some(connect), ..error })?;
                     let certificates = stream.get_ref().1.peer_certificates();
                     let certificate_expiry = certificates
                         .and_then(|chain| chain.first())

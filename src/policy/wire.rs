@@ -109,6 +109,9 @@ pub struct Rendering<'a> {
     pub idempotency_key: Option<&'a IdempotencyKey>,
 }
 
+/// The header that tells a tool the trace, in the spelling in which it is sent: the last of its own headers.
+pub const TRACEPARENT: &str = "traceparent";
+
 /// The headers of one attempt, in order; the values of own headers are marked sensitive.
 #[derive(Debug)]
 pub struct Headers(pub HeaderMap);
@@ -143,7 +146,7 @@ impl OwnHeader {
     }
 
     /// Takes a header unless the contract refuses it to every tool.
-    fn new(spelling: &str, value: Secret) -> Result<Self, HeaderError> {
+    pub fn new(spelling: &str, value: Secret) -> Result<Self, HeaderError> {
         let name = own_name(spelling)?;
         if value.len() > VALUE_LIMIT {
             return Err(HeaderError::TooLong { name: spelling.to_owned(), bytes: value.len() });

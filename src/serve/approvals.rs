@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::gateway::Gateway;
+use crate::gateway::flight::to_the_end;
 use crate::gateway::told::{CallError, Verdict};
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::outcome_text::ApprovalBody;
@@ -92,12 +93,21 @@ async fn decide(
     let body = std::mem::replace(&mut visit.body, Body::empty());
     let bytes = state.read_json(&visit.headers, body, MAX_BODY).await?;
     let (id, verdict) = (approval_id(id)?, verdict(&bytes, yes)?);
-    let approval = settle(&state.gateway, &visit.caller, &id, verdict).await?;
+    let approval = settle(state.gateway.clone(), visit.caller.clone(), id, verdict).await?;
     Ok(json(StatusCode::OK, &ApprovalBody::with_arguments(&approval)))
 }
 
-/// Decides, and takes down who did.
+/// Decides, and takes down who did, also where whoever decides hangs up.
 pub(super) async fn settle(
+    gateway: Arc<Gateway>,
+    caller: Arc<Caller>,
+    id: ApprovalId,
+    verdict: Verdict,
+) -> Result<Approval, CallError> {
+    to_the_end(async move { settle_now(&gateway, &caller, &id, verdict).await }).await
+}
+
+async fn settle_now(
     gateway: &Arc<Gateway>,
     caller: &Caller,
     id: &ApprovalId,

@@ -29,10 +29,11 @@ pub fn routes() -> Vec<Route<ApiState>> {
 }
 
 async fn post_batch(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let Letter { epoch, caller, bytes } = Letter::read(&state, request).await?;
+    let Letter { epoch, caller, trace, bytes } = Letter::read(&state, request).await?;
     let mut calls = parse_batch(&bytes)?;
     // Nothing runs unless all of it could be read.
     for (at, call) in calls.iter_mut().enumerate() {
+        call.stands_in(trace);
         let resolved = resolve_names(&epoch, &caller, call);
         resolved.map_err(|error| malformed(&error, &place(at)))?;
     }

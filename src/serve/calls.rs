@@ -17,8 +17,10 @@ use crate::model::call::{CallContext, DEFAULT_WAIT, EndUser, ToolCall};
 use crate::model::id::{CallId, Token};
 use crate::model::json;
 use crate::model::secret::Secret;
+use crate::model::trace::TraceContext;
 use crate::net::epoch::Epoch;
 use crate::policy::identity::{Caller, Scope};
+use crate::policy::wire::TRACEPARENT;
 use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
 use crate::serve::http::{ApiCode, ApiError, is_json};
@@ -109,8 +111,9 @@ pub fn routes() -> Vec<Route<ApiState>> {
 }
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let Letter { epoch, caller, bytes } = Letter::read(&state, request).await?;
-    let call = parse_call(&bytes)?;
+    let Letter { epoch, caller, trace, bytes } = Letter::read(&state, request).await?;
+    let mut call = parse_call(&bytes)?;
+    call.stands_in(trace);
     let told = state.gateway.call(epoch, caller, call).await?;
     Ok(told::answer(told))
 }
@@ -119,6 +122,8 @@ async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Re
 pub(super) struct Letter {
     pub(super) epoch: Arc<Epoch>,
     pub(super) caller: Arc<Caller>,
+    /// Where the runtime stands in a trace.
+    pub(super) trace: Option<TraceContext>,
     pub(super) bytes: Bytes,
 }
 
@@ -132,8 +137,15 @@ impl Letter {
         let api = &epoch.snapshot.listeners.api;
         let caller = state.doorkeeper.admit(&epoch, &parts, Scope::AgentCall, now).await?;
         let bytes = state.read_json(&parts.headers, body, api.max_body).await?;
-        Ok(Self { epoch, caller, bytes })
+        Ok(Self { epoch, caller, trace: traceparent(&parts.headers), bytes })
     }
+}
+
+/// The caller's place in a trace. What is no `traceparent` is left out, as two of them are.
+fn traceparent(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut given = headers.get_all(TRACEPARENT).iter();
+    let (header, second) = (given.next()?, given.next());
+    TraceContext::read(header.to_str().ok()?).filter(|_| second.is_none())
 }
 
 fn draining() -> ApiError {
@@ -207,6 +219,7 @@ pub(super) fn read_call(text: &str, place: &Place) -> Result<ToolCall, ApiError>
         call_index: call_index.and_then(|at| u32::try_from(at).ok()).unwrap_or(place.index),
         model_call_id: fields.owned("model_call_id", ID_BYTES)?,
         test: false,
+        trace: None,
     };
     let given = fields.text("call_id", 69)?;
     let is_named = given.is_some();

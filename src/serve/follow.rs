@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 
+use crate::gateway::flight::to_the_end;
 use crate::gateway::told::{CallError, Told};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
@@ -80,7 +81,8 @@ async fn cancel(
     request: Request,
 ) -> Result<Response, ApiError> {
     let visit = Visit::begin(&state, request, &[Scope::AgentCall]).await?;
-    let told = state.gateway.cancel(&visit.caller, &call_id(id)?).await?;
+    let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);
+    let told = to_the_end(async move { gateway.cancel(&caller, &id).await }).await?;
     Ok(answer(told))
 }
 
@@ -93,13 +95,16 @@ async fn confirmed(
     let body = std::mem::replace(&mut visit.body, Body::empty());
     let bytes = state.read_json(&visit.headers, body, MAX_BODY).await?;
     let yes = word(&bytes)?;
-    let id = call_id(id)?;
-    let told = state.gateway.confirm(&visit.caller, &id, yes).await?;
-    let audit = state.gateway.audit();
-    let action = if yes { "call.confirmed" } else { "call.declined" };
-    let subject = Some(id.as_str().to_owned());
-    audit.note(AuditEntry { subject, ..audit.deed_of(&visit.caller, action) });
-    Ok(answer(told))
+    let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);
+    let told = to_the_end(async move {
+        let told = gateway.confirm(&caller, &id, yes).await?;
+        let audit = gateway.audit();
+        let action = if yes { "call.confirmed" } else { "call.declined" };
+        let subject = Some(id.as_str().to_owned());
+        audit.note(AuditEntry { subject, ..audit.deed_of(&caller, action) });
+        Ok::<_, CallError>(told)
+    });
+    Ok(answer(told.await?))
 }
 
 fn word(bytes: &[u8]) -> Result<bool, ApiError> {

@@ -11,6 +11,7 @@ use crate::model::approval::{Approval, ApprovalId, ApprovalKind, ApprovalStatus,
 use crate::model::call::{CallContext, EndUser};
 use crate::model::id::{CallId, IdempotencyKey, Token};
 use crate::model::outcome::Phase;
+use crate::model::trace::TraceContext;
 use crate::store::StoreError;
 use crate::store::records::CallRecord;
 
@@ -79,6 +80,8 @@ struct CallRest<'a> {
     model_call_id: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "is_false")]
     test: bool,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    trace: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline_ms: Option<u64>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -154,6 +157,7 @@ fn call_rest(record: &CallRecord) -> CallRest<'_> {
         call_index: context.call_index,
         model_call_id: borrowed(&context.model_call_id),
         test: context.test,
+        trace: context.trace.map(|trace| Cow::Owned(trace.to_text())),
         deadline_ms: record
             .deadline
             .map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)),
@@ -206,6 +210,8 @@ impl CallRow {
             call_index: rest.call_index,
             model_call_id: owned(rest.model_call_id),
             test: rest.test,
+            // A call is worth more than its place in a trace.
+            trace: rest.trace.as_deref().and_then(TraceContext::from_text),
         };
         Ok(CallRecord {
             organisation: self.organisation.as_str().into(),

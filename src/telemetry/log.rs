@@ -15,6 +15,7 @@ use crate::config::snapshot::{LogLevel, Logging};
 use crate::model::call::CallContext;
 use crate::model::outcome::CallOutcome;
 use crate::model::time::{TimeText, rfc3339};
+use crate::model::trace::TraceId;
 use crate::telemetry::dial::Dial;
 use crate::telemetry::line::one_line;
 
@@ -345,7 +346,7 @@ pub struct CallLine<'a> {
     stream: &'static str,
     ts: TimeText,
     call_id: &'a str,
-    trace_id: Option<&'a str>,
+    trace_id: Option<TraceId>,
     organisation: &'a str,
     key: &'a str,
     agent_id: Option<&'a str>,
@@ -403,7 +404,7 @@ impl<'a> CallLine<'a> {
             stream: "call",
             ts: rfc3339(outcome.finished_at_ms),
             call_id: outcome.id.as_str(),
-            trace_id: None,
+            trace_id: outcome.trace_id,
             organisation: caller.organisation,
             key: caller.key,
             agent_id: context.agent_id.as_deref(),

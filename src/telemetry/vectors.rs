@@ -37,6 +37,7 @@ pub(super) struct Vectors {
     pub(super) replays: IntCounterVec,
     pub(super) http_requests: IntCounterVec,
     pub(super) audit_entries: IntCounterVec,
+    pub(super) trace_exports: IntCounterVec,
     pub(super) build_info: GaugeVec,
 }
 
@@ -148,6 +149,11 @@ impl Vectors {
             audit_entries: make.counters(
                 "audit_entries_total",
                 "Entries of the audit trail on their way to the store.",
+                &["result"],
+            ),
+            trace_exports: make.counters(
+                "trace_exports_total",
+                "Spans by what became of them: sent, failed or dropped.",
                 &["result"],
             ),
             build_info: make.infos("build_info", "This build.", &["version", "revision", "rustc"]),

@@ -206,6 +206,7 @@ fn outcome(tool: &Tool, call: &ToolCall, success: Success) -> CallOutcome {
             error: None,
         }],
         idempotency_key: call.context.idempotency_key(),
+        trace_id: call.context.trace_id(),
         test: false,
         created_at_ms: NOW_MS,
         started_at_ms: Some(NOW_MS),

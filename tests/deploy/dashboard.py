@@ -85,7 +85,7 @@ def colour(panel, name):
     return None
 
 
-def draw_lines(panel, axes, begin, answers):
+def draw_lines(panel, axes, begin, end, answers):
     stacked = panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
     lines = [
         (legend(target, labels), [at - begin for at in times], values)
@@ -106,9 +106,12 @@ def draw_lines(panel, axes, begin, answers):
             mark = "." if len(times) < 3 else ""
             look = colour(panel, name) or f"C{nth % 10}"
             axes.plot(times, values, mark + "-", label=name, color=look)
-    axes.legend(fontsize=7, loc="upper left", ncols=2, framealpha=0.6)
+    many = len(lines) > 8
+    axes.legend(fontsize=5 if many else 7, loc="upper left", ncols=4 if many else 2, framealpha=0.6)
     low, high = axes.get_ylim()
-    axes.set_ylim(min(0, low), high * 1.25 if high > 0 else 1)
+    # The legend has the upper part for itself.
+    axes.set_ylim(min(0, low), high * (1.6 if many else 1.35) if high > 0 else 1)
+    axes.set_xlim(0, end - begin)
 
 
 def draw_heatmap(axes, begin, answers):
@@ -163,12 +166,12 @@ def draw_table(panel, axes, answers):
     drawn.auto_set_column_width(range(len(columns)))
 
 
-def draw(panel, axes, begin, answers):
+def draw(panel, axes, begin, end, answers):
     axes.set_title("\n".join(textwrap.wrap(panel["title"], 44)), fontsize=11)
     axes.tick_params(labelsize=8)
     match panel["type"]:
         case "timeseries":
-            draw_lines(panel, axes, begin, answers)
+            draw_lines(panel, axes, begin, end, answers)
         case "heatmap":
             draw_heatmap(axes, begin, answers)
         case "stat":
@@ -194,7 +197,8 @@ def main(url, begin, path, picture):
     wide = [panel for panel in panels if panel["gridPos"]["w"] == 24]
     small = [panel for panel in panels if panel["gridPos"]["w"] < 24]
     lines = math.ceil(len(small) / COLUMNS)
-    figure = pyplot.figure(figsize=(20, 2.9 * (lines + 1.2 * len(wide))), layout="constrained")
+    figure = pyplot.figure(figsize=(20, 2.9 * (lines + 1.2 * len(wide))))
+    figure.subplots_adjust(left=0.03, right=0.99, top=0.985, bottom=0.01, wspace=0.13, hspace=0.35)
     grid = figure.add_gridspec(lines + len(wide), COLUMNS, height_ratios=[1] * lines + [1.2] * len(wide))
     places = [grid[nth // COLUMNS, nth % COLUMNS] for nth in range(len(small))]
     places += [grid[lines + nth, :] for nth in range(len(wide))]
@@ -210,7 +214,7 @@ def main(url, begin, path, picture):
                 silent.append(f"{panel['title']}, {target['refId']}: {target['expr']}")
         axes = figure.add_subplot(place)
         if len(answers) == len(panel["targets"]):
-            draw(panel, axes, prometheus.begin, answers)
+            draw(panel, axes, prometheus.begin, prometheus.end, answers)
             drawn += 1
         else:
             axes.set_title(f"{panel['title']}: no answer", fontsize=11, color="red")

@@ -85,6 +85,12 @@ class Admission(unittest.TestCase):
         self.security["runAsUser"] = 65532
         self.refused(UID + "agent")
 
+    def test_a_pod_that_ends_is_not_looked_at(self):
+        self.security["runAsUser"] = 65532
+        self.refused(UID + "agent")
+        self.pod["metadata"]["deletionTimestamp"] = "2026-12-01T00:00:00Z"
+        self.assertIsNone(self.policy.refusals(self.pod))
+
     def test_the_app_as_the_gateway_or_root(self):
         for user in [65532, 0]:
             self.security["runAsUser"] = user

@@ -151,6 +151,7 @@ pub fn outcome(data: &[u8]) {
             ended,
             attempts: Vec::new(),
             idempotency_key: None,
+            trace_id: None,
             test: false,
             created_at_ms: NOW * 1000,
             started_at_ms: None,

@@ -164,6 +164,7 @@ pub fn renders(profile: &WireProfile, endpoint: &Endpoint, own: &[OwnHeader], ke
         call_index: u32::MAX,
         model_call_id: odd(),
         test: true,
+        trace: None,
     };
     let tool = ToolName::parse("lookup_order").expect("a name");
     let call_id = CallId::parse("call_8f2c").expect("an id");

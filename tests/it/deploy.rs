@@ -1,11 +1,16 @@
 //! What is shipped for operators, tried with the tools that they use. A tool that is not here is said and skipped, and with
 //! `SORTIE_REQUIRE_DEPLOY=1` a failure.
 
+mod fence;
 mod helm;
+mod image;
 mod monitor;
 mod mounts;
+mod oci;
 mod openapi;
+mod release;
 mod rolling;
+mod traces;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

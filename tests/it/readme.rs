@@ -74,6 +74,12 @@ const NOT_RUN: &[(&str, &str)] = &[
         "writes outside of the folder; `sortie` is the binary under test",
     ),
     ("cargo test --locked", "is what runs this test"),
+    ("deploy/image/build.sh target/context", "builds for minutes; tests/it/deploy/image.rs has it"),
+    (
+        "docker build -t sortie:0.1.0 -f deploy/image/Dockerfile.scratch target/context",
+        "needs a daemon; tests/it/deploy/image.rs builds the same without one",
+    ),
+    ("deploy/release/make.sh target/release-files", "tests/it/deploy/release.rs runs it"),
     ("sortie dev sortie.yaml", "takes the page's own ports; tests/it/dev.rs runs it on others"),
     (
         "helm install sortie deploy/helm/sortie --namespace sortie --create-namespace --values values.yaml",

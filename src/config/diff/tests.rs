@@ -17,6 +17,7 @@ storage: {url: "sqlite:/v/a.db", capture: none, keep: {calls: 7d, replay: 24h, a
 notifications:
   webhook: {url: "https://hooks.example.com/a", secret: {file: w1}, events: [approval.requested]}
   smtp: {url: "smtp://mail.example.com", from: s@example.com, to: [bob@example.com], events: [config.rejected]}
+tracing: {otlp: {endpoint: "http://otel.example.com:4318", sample: 0.1}}
 auth:
   keys:
     - {name: support, scopes: [agent], agents: ["support-*"], tools: ["orders_*"], expires: 2027-06-01,
@@ -90,6 +91,7 @@ tools:
     filler: One moment.
     ask_first: true
     capture: none
+    forward_trace: false
     enabled: false
 "#;
 
@@ -259,6 +261,10 @@ const CASES: &[Case] = {
         ("priority: 1", "priority: 2", &[(Neutral, "policies.writes.priority", Kind::Setting)]),
         ("destructive: false", "destructive: true", &[(Neutral, "tools.orders_find.annotations.destructive", Kind::Setting)]),
         ("One moment.", "Wait.", &[(Neutral, "tools.orders_find.filler", Kind::Setting)]),
+        ("forward_trace: false", "forward_trace: true", &[(Looser, "tools.orders_find.forward_trace", Kind::ForwardTrace)]),
+        ("//otel.example.com", "//other.example.com", &[(Looser, "tracing.otlp.endpoint", Kind::TraceTarget)]),
+        ("sample: 0.1", "sample: 0.2", &[(Neutral, "tracing.otlp.sample", Kind::Setting)]),
+        ("sample: 0.1", "sample: 0.1, capture: full", &[(Looser, "tracing.otlp.capture", Kind::Capture)]),
         ("enabled: false", "enabled: true", &[(Looser, "tools.orders_find.enabled", Kind::Enabled)]),
         ("- name: orders_find", "- name: orders_get", &[(Tighter, "tools.orders_find", Kind::Tool), (Looser, "tools.orders_get", Kind::Tool)]),
     ]

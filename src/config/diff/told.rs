@@ -1,9 +1,11 @@
 //! Who is told, by which ways and of what.
 
 use crate::config::change::{Changes, Kind, Told, pairs};
+use crate::config::diff::keeping::captured;
 use crate::config::notifications::{MailSink, Notifications, Recipients, WebhookSink};
 use crate::config::redact::without_query;
 use crate::config::snapshot::Organisation;
+use crate::config::tracing::Tracing;
 use crate::model::notice::Event;
 
 /// Compares organisations, and who answers for them.
@@ -29,6 +31,22 @@ pub(super) fn compare_organisations(
         let (before, after) = (Told::items(admins, "none"), Told::items(&new.admins, "none"));
         changes.compare(Kind::MailTo, format!("{path}.admins"), &before, &after);
     }
+}
+
+/// Compares what a collector of traces is told.
+pub(super) fn compare_tracing(changes: &mut Changes, old: Option<&Tracing>, new: Option<&Tracing>) {
+    let target = |tracing: Option<&Tracing>| {
+        let endpoint = tracing.map(|tracing| without_query(&tracing.endpoint.to_string()));
+        Told::text(endpoint.unwrap_or_else(|| "none".into()))
+    };
+    changes.compare(Kind::TraceTarget, "tracing.otlp.endpoint", &target(old), &target(new));
+    let (Some(old), Some(new)) = (old, new) else { return };
+    // Headers are references, and the resource is the environment's.
+    let Tracing { endpoint: _, headers: _, sampling, capture, resource: _ } = old;
+    let (before, after) = (captured(*capture), captured(new.capture));
+    changes.compare(Kind::Capture, "tracing.otlp.capture", &before, &after);
+    let (before, after) = (Told::text(sampling.ratio), Told::text(new.sampling.ratio));
+    changes.compare(Kind::Setting, "tracing.otlp.sample", &before, &after);
 }
 
 /// Compares the ways by which people are told.

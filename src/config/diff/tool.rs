@@ -93,6 +93,7 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
         // It is in `policy`.
         ask_first: _,
         policies,
+        forward_trace,
         capture,
         limits,
         destructive,
@@ -118,6 +119,8 @@ fn compare(changes: &mut Changes, path: &str, old: &Tool, new: &Tool) {
     let (before, after) = (bytes(*result_limit), bytes(new.result_limit));
     at.compare(Kind::ResultLimit, "result_max_bytes", before, after);
     compare_policy(&mut at, policy, &new.policy);
+    let (before, after) = (Told::truth(*forward_trace), Told::truth(new.forward_trace));
+    at.compare(Kind::ForwardTrace, "forward_trace", before, after);
     at.compare(Kind::Capture, "capture", captured(*capture), captured(new.capture));
     compare_limits(&mut at, limits, &new.limits);
     let truth = Told::truth;

@@ -8,7 +8,7 @@ use crate::config::raw_tool::RawHeader;
 use crate::config::tools::{Compiler, MAX_HEADERS};
 use crate::config::yaml::NodeId;
 use crate::model::secret::Secret;
-use crate::policy::wire::{HeaderError, OwnHeader, WireProfile, folded_name};
+use crate::policy::wire::{HeaderError, OwnHeader, TRACEPARENT, WireProfile, folded_name};
 
 const SAME_NAME: &str = "stands twice: letter case makes no difference, nor does `_` for `-`";
 
@@ -60,6 +60,22 @@ impl Compiler<'_> {
         let value = Secret::new([prefix.as_bytes(), secret.expose()].concat());
         let header = profile.check_own_header(name, value);
         header.map_err(|error| self.error(node, error.to_string())).ok()
+    }
+
+    /// Whether the tool's server is told the trace: by a header that nobody else may send then.
+    pub(super) fn forward_trace(&self, profile: &WireProfile) -> bool {
+        let Some((true, node)) = self.raw.forward_trace.found() else { return false };
+        let own = self.raw.headers.get().map(|Entries(entries)| entries.as_slice());
+        let own = own.unwrap_or_default().iter().map(|(name, _)| name);
+        let credentials = self.raw.accept_credentials.get().into_iter().flatten();
+        let mut names = own.chain(credentials.filter_map(Given::get));
+        if names.any(|name| folded_name(name) == TRACEPARENT) {
+            let message = "makes the gateway send `traceparent`: leave that header out";
+            self.error(node, message);
+        } else if let Err(error) = profile.check_own_name(TRACEPARENT) {
+            self.error(node, error.to_string());
+        }
+        true
     }
 
     pub(super) fn accept_credentials(&self, profile: &WireProfile) -> Vec<String> {

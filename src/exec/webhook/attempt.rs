@@ -9,15 +9,19 @@ use crate::exec::failure::{AttemptFailure, is_redirect};
 use crate::exec::tokens::Ask;
 use crate::exec::webhook::{Request, Trace, WebhookExecutor, Window};
 use crate::model::outcome::Success;
+use crate::model::secret::Secret;
+use crate::model::trace::SpanId;
 use crate::net::client::{ExchangeErrorKind, Outbound, RawAnswer, ReadLimits};
-use crate::net::pool::{Freshness, Lease};
+use crate::net::connect::ConnectError;
+use crate::net::pool::{DialTimings, Freshness, Lease};
 use crate::net::resolve::Resolved;
 use crate::policy::address::{Admitted, Judged, Target, WayOut};
 use crate::policy::answer::{self, AnswerHead, ERROR_BODY_LIMIT};
 use crate::policy::egress_code::EgressCode;
 use crate::policy::retry;
-use crate::policy::wire::OwnHeader;
+use crate::policy::wire::{OwnHeader, TRACEPARENT};
 use crate::telemetry::labels::Phase;
+use crate::telemetry::trace::call::{CallTrace, fresh_span};
 
 /// Where one attempt may go: asked for once and judged once.
 struct Aim<'a> {
@@ -96,7 +100,7 @@ impl WebhookExecutor {
             }
             WayOut::Direct | WayOut::Proxy => {
                 let begun = self.clock.now();
-                let resolved = self.lookup(job, &admitted, window).await;
+                let resolved = self.lookup(job, &admitted, window, trace).await;
                 self.spent_upstream(begun, trace);
                 way.to(self.decided(job, rules.vet(&admitted, &resolved?.answers))?)
             }
@@ -148,6 +152,9 @@ impl WebhookExecutor {
         );
         let lease = checkout.await;
         self.spent_upstream(begun, trace);
+        if let Some((spans, attempt)) = job.spans.zip(trace.span) {
+            dial_spans(spans, attempt, [begun, self.clock.now()], &lease);
+        }
         let lease = lease.map_err(|error| AttemptFailure::connect(&error, window.allowed))?;
         let dial = lease.timings();
         if !lease.reused() {
@@ -165,11 +172,14 @@ impl WebhookExecutor {
         job: &Job<'_>,
         admitted: &Admitted<'_>,
         window: Window<'_>,
+        trace: &Trace,
     ) -> Result<Resolved, AttemptFailure> {
+        let begun = self.clock.now();
         let looked_up =
             timeout_at(window.deadline, job.epoch.network.resolver.lookup(admitted)).await;
         let Ok(looked_up) = looked_up else {
             self.metrics.lookup("timeout");
+            self.span(job, trace, "dns", begun, Some("timeout"));
             return Err(AttemptFailure::too_late(Phase::Dns, window.allowed));
         };
         if admitted.lookup_name().is_none() {
@@ -183,6 +193,8 @@ impl WebhookExecutor {
         if let Some(duration) = asked {
             self.metrics.phase(Phase::Dns, duration);
             self.metrics.dns_lookup_duration.observe(duration.as_secs_f64());
+            let error = looked_up.as_ref().err().map(|error| error.kind.as_str());
+            self.span(job, trace, "dns", begun, error);
         }
         let result = match (&looked_up, asked) {
             (_, None) => "cached",
@@ -191,6 +203,20 @@ impl WebhookExecutor {
         };
         self.metrics.lookup(result);
         looked_up.map_err(|error| AttemptFailure::resolve(&error))
+    }
+
+    /// A part of the attempt ends now.
+    fn span(
+        &self,
+        job: &Job<'_>,
+        trace: &Trace,
+        name: &'static str,
+        begun: Instant,
+        error: Option<&str>,
+    ) {
+        if let Some((spans, attempt)) = job.spans.zip(trace.span) {
+            spans.phase(attempt, name, [begun, self.clock.now()], error);
+        }
     }
 
     /// What passed since then was the tool's, the network's or the name servers' time, however it ended.
@@ -230,12 +256,17 @@ impl WebhookExecutor {
         let t = at_ms.div_euclid(1000);
         let tool = job.tool;
         let token = trace.token.as_ref().map(|token| token.header.clone());
-        let with_token: Vec<OwnHeader>;
-        let own = match token {
-            None => &request.own,
-            Some(token) => {
-                with_token = [&[token], request.own.as_slice()].concat();
-                &with_token
+        if let Some((spans, token)) = job.spans.zip(token.as_ref()) {
+            spans.hide(token.value());
+        }
+        let traceparent = traceparent(job, trace.span);
+        let with_more: Vec<OwnHeader>;
+        let own = match (&token, &traceparent) {
+            (None, None) => &request.own,
+            _ => {
+                let own = request.own.iter();
+                with_more = token.iter().chain(own).chain(&traceparent).cloned().collect();
+                &with_more
             }
         };
         let headers = tool
@@ -286,6 +317,40 @@ impl WebhookExecutor {
         let date = i64::try_from(date.as_secs()).unwrap_or(i64::MAX);
         self.metrics.clock_skew.set(date.saturating_sub(now) as f64);
     }
+}
+
+/// What led to a new connection, or how far it came.
+fn dial_spans(
+    spans: &CallTrace,
+    attempt: SpanId,
+    [begun, over]: [Instant; 2],
+    lease: &Result<Lease, ConnectError>,
+) {
+    let (dialled, error) = match lease {
+        Ok(lease) if lease.reused() => return,
+        Ok(lease) => {
+            let DialTimings { connect, tls } = lease.timings();
+            ((!tls.is_zero()).then_some(connect), None)
+        }
+        Err(error) => (error.dialled, Some(error.kind.as_str())),
+    };
+    let Some(connect) = dialled else {
+        return spans.phase(attempt, "connect", [begun, over], error);
+    };
+    let connected = over.min(begun + connect);
+    spans.phase(attempt, "connect", [begun, connected], None);
+    spans.phase(attempt, "tls", [connected, over], error);
+}
+
+/// The header that tells a tool the trace, where it is to be told: this attempt is what it goes on from, or where nothing
+/// is recorded, what the caller's own header said.
+fn traceparent(job: &Job<'_>, span: Option<SpanId>) -> Option<OwnHeader> {
+    if !job.tool.forward_trace {
+        return None;
+    }
+    let context = job.call.context.trace?;
+    let header = context.header(span.or(context.parent).unwrap_or_else(fresh_span));
+    Some(OwnHeader::new(TRACEPARENT, Secret::new(header)).expect("digits and signs"))
 }
 
 /// Stops when the caller goes away: nothing is sent yet.

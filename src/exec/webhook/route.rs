@@ -7,7 +7,7 @@ use crate::config::snapshot::Tool;
 use crate::net::epoch::Epoch;
 use crate::net::header_case::HeaderCase;
 use crate::net::pool::{Pool, Route};
-use crate::policy::wire::OwnHeader;
+use crate::policy::wire::{OwnHeader, TRACEPARENT};
 
 /// Where one tool is called.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ fn make(pool: &Pool, epoch: &Epoch, tool: &Tool) -> Destination {
     let fetched = tool.tokens.iter().map(|_| "Authorization");
     let configured = fetched.chain(tool.headers.iter().map(OwnHeader::spelling));
     let own = configured.chain(tool.accept_credentials.iter().map(String::as_str));
+    let own = own.chain(tool.forward_trace.then_some(TRACEPARENT));
     let names = tool.profile.header_spelling(own);
     let case = HeaderCase::capture(&names).expect("the configuration checked the header names");
     let target = tool.endpoint.path_and_query().parse().expect("an endpoint's target is a URI");

@@ -44,6 +44,7 @@ impl Call {
             call_index: 2,
             model_call_id: Some("toolu_1".into()),
             test: true,
+            trace: None,
         };
         Self { context, ..Self::bare() }
     }

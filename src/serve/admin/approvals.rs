@@ -72,7 +72,8 @@ async fn decide(
     let [organisation] = parameters(request.uri().query(), &["organisation"])?;
     let bytes = body::read(request.into_body(), MAX_BODY).await?;
     let (id, verdict) = (approval_id(id)?, verdict(&bytes, yes)?);
-    let approval = settle(gateway, &operator(organisation), &id, verdict).await?;
+    let caller = Arc::new(operator(organisation));
+    let approval = settle(gateway.clone(), caller, id, verdict).await?;
     Ok(json(StatusCode::OK, &Shown::from(&approval)))
 }
 

@@ -8,6 +8,7 @@ use sortie::model::approval::{Approval, ApprovalId, ApprovalKind, ApprovalStatus
 use sortie::model::call::{CallContext, EndUser};
 use sortie::model::id::{CallId, IdempotencyKey, Token};
 use sortie::model::outcome::{Phase, Status};
+use sortie::model::trace::TraceContext;
 use sortie::store::batch::Batch;
 use sortie::store::records::{CallFilter, CallRecord, Notice};
 use sortie::store::{Bound, Decided, Ruling, Store};
@@ -58,6 +59,7 @@ pub(crate) fn call(number: u32, phase: Phase) -> CallRecord {
             call_index: 1,
             model_call_id: Some("toolu_\"1\" é".to_owned()),
             test: true,
+            trace: TraceContext::read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         }),
         deadline: Some(Duration::from_millis(60_001)),
         code: phase.is_final().then(|| if phase == DONE { "ok" } else { "rate_limited" }.into()),

@@ -79,7 +79,8 @@ impl ConfigBuilder {
         self.start_as(command, folder).await
     }
 
-    async fn start_as(&self, mut command: Command, folder: Folder) -> Gateway {
+    /// The same by a command that is to become it, with all of its arguments.
+    pub(crate) async fn start_as(&self, mut command: Command, folder: Folder) -> Gateway {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let Process { child, readers, stdout, stderr } = Process::start(command);
         let mut gateway = Gateway {
@@ -420,10 +421,7 @@ impl Drop for Gateway {
     }
 }
 
-pub(in crate::support) fn collect(
-    pipe: impl Read + Send + 'static,
-    log: Arc<Log<String>>,
-) -> JoinHandle<()> {
+pub(crate) fn collect(pipe: impl Read + Send + 'static, log: Arc<Log<String>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(pipe).lines() {
             log.push(line.expect("UTF-8 output"));

@@ -16,7 +16,6 @@ const WITHOUT: &[(std::ops::RangeInclusive<u32>, &str)] = &[
     (109..=109, "not built: revocation lists"),
     (131..=134, "later: replays and approvals"),
     (139..=140, "later: a store"),
-    (162..=162, "later: traces"),
     (164..=164, "later: mail"),
     (166..=166, "later: app tools"),
 ];

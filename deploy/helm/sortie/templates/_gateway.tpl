@@ -7,6 +7,9 @@ args: [serve, --config, /etc/sortie/sortie.yaml]
 env:
   - name: TOKIO_WORKER_THREADS
     value: {{ .Values.threads | quote }}
+  {{- with .Values.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 ports:
   - {name: api, containerPort: 8477, protocol: TCP}
   - {name: telemetry, containerPort: 9477, protocol: TCP}

@@ -394,6 +394,15 @@ fn the_strictest_policy_counts() {
 fn the_rest_of_a_tool_is_bounded_too() {
     bad_tool("kind: app", "8:11: tools[0].kind: must be `webhook`");
     bad_tool("action_only: true", "8:5: tools[0].action_only: is not supported by this version");
+    assert!(tool("forward_trace: true").forward_trace && !tool("").forward_trace);
+    let twice = |place: &str| {
+        format!(
+            "{place}: tools[0].forward_trace: makes the gateway send `traceparent`: leave that header out"
+        )
+    };
+    bad_tool("forward_trace: true\nheaders: {Traceparent: {file: /s/good}}", &twice("8:20"));
+    bad_tool("forward_trace: true\naccept_credentials: [traceparent]", &twice("8:20"));
+    tool("headers: {Traceparent: {file: /s/good}}");
     tool(&format!("filler: {}", "x".repeat(200)));
     bad_tool(
         &format!("filler: {}", "x".repeat(201)),
