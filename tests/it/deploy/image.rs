@@ -11,7 +11,7 @@ use crate::deploy::oci::{Image, installed};
 use crate::deploy::{shipped, venv};
 use crate::support::config::{ConfigBuilder, Folder};
 use crate::support::languages::good;
-use crate::support::namespace::{Network, PUBLIC, isolated};
+use crate::support::namespace::{HOST, Network, PUBLIC, isolated};
 use crate::support::script::Script;
 use crate::support::upstream::Upstream;
 
@@ -84,6 +84,7 @@ fn it_serves_a_call_as_a_user_without_rights_on_a_root_that_cannot_be_written() 
     context();
     isolated(async |network| {
         let image = image();
+        network.now(HOST, &[&format!("A {PUBLIC}")]);
         let config = as_shipped(network).tool(network.tool("lookup"));
         let folder = readable(&config);
         let (run, state) = (volume(), volume());
@@ -171,11 +172,7 @@ fn a_database_is_found_by_its_name_without_a_distribution() {
         let url = "postgres://sortie@db.prod.svc.cluster.local/sortie?sslmode=disable";
         let config = as_shipped(network).set("/storage", json!({ "url": url }));
         let folder = readable(&config);
-        let container = image.container().mount(folder.path(), "/etc/sortie", "ro").mount(
-            Path::new("/etc/resolv.conf"),
-            "/etc/resolv.conf",
-            "ro",
-        );
+        let container = image.container().mount(folder.path(), "/etc/sortie", "ro").resolv_conf();
         let mut running = container.run().spawn().expect("it starts");
         database.wait_for_connections(1).await;
         drop(container);
