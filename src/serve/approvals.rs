@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,6 +20,7 @@ use crate::serve::body::Fields;
 use crate::serve::calls::ApiState;
 use crate::serve::http::{ApiError, json};
 use crate::serve::query::{bad, page_size, parameters};
+use crate::serve::route::Route;
 use crate::serve::visit::Visit;
 use crate::store::records::{ApprovalFilter, AuditEntry};
 
@@ -37,12 +36,13 @@ const DECISION_FIELDS: &[&str; 3] = &["arguments_digest", "reason", "name"];
 const SCOPE: &[Scope] = &[Scope::AgentApprove];
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/approvals", get(list))
-        .route("/v1/approvals/{id}", get(one))
-        .route("/v1/approvals/{id}/approve", post(approve))
-        .route("/v1/approvals/{id}/reject", post(reject))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![
+        Route::get("/v1/approvals", list),
+        Route::get("/v1/approvals/{id}", one),
+        Route::post("/v1/approvals/{id}/approve", approve),
+        Route::post("/v1/approvals/{id}/reject", reject),
+    ]
 }
 
 /// An approval's id as it stands in a path.

@@ -6,11 +6,9 @@ use std::hash::Hash;
 use std::pin::Pin;
 use std::task::Poll;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::post;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
@@ -19,14 +17,15 @@ use crate::model::call::{BatchPlace, ToolCall};
 use crate::serve::body::Fields;
 use crate::serve::calls::{ApiState, Letter, Place, malformed, read_call, utf8};
 use crate::serve::http::{ApiError, json_text};
+use crate::serve::route::Route;
 
 /// Most calls of one batch: far more than run in a round.
 const MOST_CALLS: usize = 100;
 const BATCH_FIELDS: &[&str; 1] = &["calls"];
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new().route("/v1/calls/batch", post(post_batch))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![Route::post("/v1/calls/batch", post_batch)]
 }
 
 async fn post_batch(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {

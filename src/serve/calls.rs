@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::post;
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -26,6 +24,7 @@ use crate::policy::wire::TRACEPARENT;
 use crate::serve::auth::Doorkeeper;
 use crate::serve::body::{self, Fields};
 use crate::serve::http::{ApiCode, ApiError, is_json};
+use crate::serve::route::Route;
 use crate::serve::{Phase, reached, told};
 
 /// Contract: `wait_ms` is at most a minute.
@@ -107,8 +106,8 @@ impl ApiState {
 }
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new().route("/v1/calls", post(post_call))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![Route::post("/v1/calls", post_call)]
 }
 
 async fn post_call(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {

@@ -2,29 +2,26 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use crate::config::leaf::Span;
 use crate::config::redact::without_query;
 use crate::config::snapshot::{Snapshot, Tool};
-use crate::model::id::hex;
 use crate::net::epoch::Epoch;
 use crate::policy::export::Provider;
 use crate::policy::identity::{Caller, Scope};
 use crate::serve::calls::ApiState;
-use crate::serve::http::{ApiCode, ApiError, json_text};
+use crate::serve::http::{ApiCode, ApiError};
 use crate::serve::query::{bad, page_size, parameters};
+use crate::serve::route::Route;
+use crate::serve::tagged::Tagged;
 use crate::telemetry::labels::LimitScope;
 
 /// The only kind of tool that this version has.
@@ -34,11 +31,12 @@ const KINDS: &[&str] = &[KIND, "app"];
 const LIST_PARAMETERS: &[&str; 4] = &["format", "kind", "limit", "cursor"];
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/tools", get(all))
-        .route("/v1/tools/{tool}", get(one))
-        .route("/v1/agents/{agent}/tools", get(of_agent))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![
+        Route::get("/v1/tools", all),
+        Route::get("/v1/tools/{tool}", one),
+        Route::get("/v1/agents/{agent}/tools", of_agent),
+    ]
 }
 
 async fn all(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
@@ -160,30 +158,11 @@ impl Visit {
         ToolShape::new(tool, self.snapshot().agents.of_tool(&self.caller, tool.name.as_str()))
     }
 
-    /// The text, or no text where the client has it already.
+    /// The text, or no text where the client has it already. What one key may see is nobody else's, and a change is seen at
+    /// once.
     fn answer(&self, text: Vec<u8>) -> Response {
-        let tag = format!("\"{}\"", &hex(&Sha256::digest(&text))[..32]);
-        let known = self.headers.get_all(IF_NONE_MATCH).iter().any(|value| names(value, &tag));
-        let mut response = if known {
-            let mut response = Response::default();
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        } else {
-            json_text(StatusCode::OK, text)
-        };
-        let tag = HeaderValue::from_str(&tag).expect("hex digits in quotes");
-        response.headers_mut().insert(ETAG, tag);
-        // What one key may see is nobody else's, and a change is seen at once.
-        let cache = HeaderValue::from_static("private, no-cache");
-        response.headers_mut().insert(CACHE_CONTROL, cache);
-        response
+        Tagged::new(text).answer(&self.headers, "private, no-cache")
     }
-}
-
-/// Whether one of the tags in a line of If-None-Match is this one.
-fn names(value: &HeaderValue, tag: &str) -> bool {
-    let tags = value.to_str().unwrap_or_default().split(',').map(str::trim);
-    tags.into_iter().any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
 }
 
 fn provider(text: &str) -> Result<Provider, ApiError> {
@@ -344,21 +323,5 @@ mod tests {
         for bad in ["", "=", "scans.get", "_w"] {
             assert!(position(bad).is_err(), "{bad}");
         }
-    }
-
-    #[track_caller]
-    fn check_tag(value: &str, expected: bool) {
-        let value = HeaderValue::from_str(value).expect("a header value");
-        assert_eq!(names(&value, "\"ab\""), expected, "{value:?}");
-    }
-
-    #[test]
-    fn a_tag_is_known_in_any_form_that_a_client_may_give_it() {
-        check_tag("\"ab\"", true);
-        check_tag("\"x\", W/\"ab\"", true);
-        check_tag("*", true);
-        check_tag("\"abc\"", false);
-        check_tag("ab", false);
-        check_tag("", false);
     }
 }

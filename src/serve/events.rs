@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
-use axum::routing::get;
 use bytes::Bytes;
 use http_body::Frame;
 use serde::Serialize;
@@ -31,6 +29,7 @@ use crate::serve::calls::{ApiState, ID_BYTES};
 use crate::serve::http::{ApiCode, ApiError};
 use crate::serve::pace::Lasting;
 use crate::serve::query::{bad, parameters};
+use crate::serve::route::Route;
 use crate::serve::{Phase, reached};
 
 /// Contract: how often something is written where nothing happens, so that nothing between takes the stream for dead.
@@ -45,8 +44,8 @@ const SHARE: usize = 2;
 const SCOPES: [Scope; 2] = [Scope::Agent, Scope::AgentCall];
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new().route("/v1/events", get(listen))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![Route::get("/v1/events", listen)]
 }
 
 async fn listen(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {

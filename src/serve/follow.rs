@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
 use jiff::Timestamp;
 
 use crate::gateway::flight::to_the_end;
@@ -21,6 +19,7 @@ use crate::serve::body::Fields;
 use crate::serve::calls::{ApiState, LONGEST_WAIT_MS};
 use crate::serve::http::{ApiError, json_text};
 use crate::serve::query::{bad, page_size, parameters, whole};
+use crate::serve::route::Route;
 use crate::serve::told::answer;
 use crate::serve::visit::Visit;
 use crate::store::records::{AuditEntry, CallFilter, CallRecord};
@@ -33,12 +32,13 @@ const MAX_BODY: usize = 1024;
 const NAME_BYTES: usize = 256;
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/calls", get(list))
-        .route("/v1/calls/{id}", get(one))
-        .route("/v1/calls/{id}/cancel", post(cancel))
-        .route("/v1/calls/{id}/confirmed", post(confirmed))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![
+        Route::get("/v1/calls", list),
+        Route::get("/v1/calls/{id}", one),
+        Route::post("/v1/calls/{id}/cancel", cancel),
+        Route::post("/v1/calls/{id}/confirmed", confirmed),
+    ]
 }
 
 /// The calls that a request asks for.

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -26,6 +24,7 @@ use crate::serve::calls::ApiState;
 use crate::serve::errand::{Errand, unavailable};
 use crate::serve::http::{ApiCode, ApiError, json as answer};
 use crate::serve::query::parameters;
+use crate::serve::route::Route;
 use crate::store::StoreError;
 use crate::store::records::{AuditEntry, PolicyRecord};
 
@@ -33,11 +32,15 @@ use crate::store::records::{AuditEntry, PolicyRecord};
 const MAX_POLICIES: usize = 200;
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/policies", get(list).post(create))
-        .route("/v1/policies/{policy}", get(one).patch(change).delete(remove))
-        .route("/v1/policies/{policy}/enforce", post(enforce))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![
+        Route::get("/v1/policies", list),
+        Route::post("/v1/policies", create),
+        Route::get("/v1/policies/{policy}", one),
+        Route::patch("/v1/policies/{policy}", change),
+        Route::delete("/v1/policies/{policy}", remove),
+        Route::post("/v1/policies/{policy}/enforce", enforce),
+    ]
 }
 
 /// The policies of an organisation as one request finds them.
@@ -378,7 +381,7 @@ fn expected_version(fields: &mut Map<String, Value>) -> Result<Option<u64>, ApiE
 }
 
 /// What is sent changes, objects field by field; null clears.
-fn merge(fields: &mut Map<String, Value>, changes: Map<String, Value>) {
+pub fn merge(fields: &mut Map<String, Value>, changes: Map<String, Value>) {
     for (name, change) in changes {
         match change {
             Value::Null => {

@@ -1,11 +1,9 @@
 //! Reports on what only watches: of a policy, of a tool's candidate, and of a policy that does not exist yet.
 
-use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -19,20 +17,23 @@ use crate::policy::identity::Scope;
 use crate::serve::calls::ApiState;
 use crate::serve::errand::{Errand, unavailable};
 use crate::serve::http::{ApiCode, ApiError, json as answer};
-use crate::serve::policies::{Found, PolicyErrand, invalid};
+use crate::serve::policies::{Found, PolicyErrand, invalid, merge};
 use crate::serve::query::{bad, parameters, whole};
+use crate::serve::route::Route;
 
 /// The name of a policy that comes without one.
 const NAMELESS: &str = "unnamed";
 
 /// The routes.
-pub fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/policies/simulate", post(simulate))
-        .route("/v1/policies/{policy}/shadow", get(of_policy))
-        .route("/v1/tools/{tool}/policy", get(policy_of_tool).put(managed_by_file))
-        .route("/v1/tools/{tool}/policy/promote", post(managed_by_file))
-        .route("/v1/tools/{tool}/policy/shadow", get(of_candidate))
+pub fn routes() -> Vec<Route<ApiState>> {
+    vec![
+        Route::post("/v1/policies/simulate", simulate),
+        Route::get("/v1/policies/{policy}/shadow", of_policy),
+        Route::get("/v1/tools/{tool}/policy", policy_of_tool),
+        Route::put("/v1/tools/{tool}/policy", managed_by_file),
+        Route::post("/v1/tools/{tool}/policy/promote", managed_by_file),
+        Route::get("/v1/tools/{tool}/policy/shadow", of_candidate),
+    ]
 }
 
 async fn of_policy(
@@ -119,8 +120,12 @@ async fn simulate(State(state): State<ApiState>, request: Request) -> Result<Res
     };
     let missing = || ApiError::field(Some("policy"), "/policy", "`policy` is required");
     let mut policy = policy.ok_or_else(missing)?;
-    if let Value::Object(fields) = &mut policy {
+    if let Value::Object(given) = policy {
+        // As where it is kept: what is null is not there.
+        let mut fields = Map::new();
+        merge(&mut fields, given);
         fields.entry("id").or_insert_with(|| NAMELESS.into());
+        policy = fields.into();
     }
     let policy = kept_policy::compile(&policy.to_string());
     let policy = policy.map_err(|fault| invalid("/policy", fault))?;

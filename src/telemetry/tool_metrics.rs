@@ -10,6 +10,10 @@ use crate::policy::breaker::State;
 use crate::telemetry::labels::{AttemptResult, LimitScope, ProbeResult, RetryReason};
 use crate::telemetry::vectors::Vectors;
 
+/// What most wrong arguments break: these start at 0, so that the first of a kind is a step and no new series. The rest of
+/// the schema's keywords would be too many.
+const COMMON_KEYWORDS: [&str; 4] = ["enum", "pattern", "required", "type"];
+
 /// The series of one tool, looked up once a call.
 #[derive(Debug)]
 pub struct ToolMetrics {
@@ -40,7 +44,11 @@ impl ToolMetrics {
         for code in FailureCode::ALL {
             vectors.calls.with_label_values(&call_labels(label, Err(*code)));
         }
+        for keyword in COMMON_KEYWORDS {
+            vectors.argument_failures.with_label_values(&[label, keyword]);
+        }
         let one = &[label];
+        vectors.shadow_disagreements.with_label_values(one);
         Self {
             ok: vectors.calls.with_label_values(&call_labels(label, Ok(()))),
             duration: vectors.call_duration.with_label_values(one),

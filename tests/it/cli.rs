@@ -31,7 +31,9 @@ fn files(folder: &str) -> Vec<PathBuf> {
 }
 
 fn shipped() -> Vec<PathBuf> {
-    let shipped: Vec<_> = files("config").into_iter().chain(files("config/examples")).collect();
+    let mut shipped: Vec<_> = files("config").into_iter().chain(files("config/examples")).collect();
+    // The one that is no configuration describes the API.
+    shipped.retain(|path| path.file_name().is_none_or(|name| name != "openapi.yaml"));
     assert!(shipped.len() >= 6, "{shipped:?}");
     shipped
 }

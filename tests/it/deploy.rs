@@ -5,8 +5,11 @@ mod fence;
 mod helm;
 mod image;
 mod monitor;
+mod mounts;
 mod oci;
+mod openapi;
 mod release;
+mod rolling;
 mod traces;
 
 use std::fs::File;

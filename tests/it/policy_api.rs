@@ -290,3 +290,17 @@ async fn a_looser_candidate_s_report_says_what_people_decided() {
     assert_eq!(world.upstream.wait_for_requests(7).await.len(), 7);
     gateway.finish().await;
 }
+
+#[tokio::test]
+async fn what_is_null_is_left_out_of_a_policy_that_is_kept_or_tried() {
+    let (_world, gateway) = started().await;
+    let matching = json!({"tools": null, "kinds": ["webhook"], "agents": null, "when": null});
+    let policy =
+        json!({"id": null, "mode": null, "effect": "deny", "message": null, "match": matching});
+    let body = json!({"policy": policy, "days": null});
+    let report = told(&ask(&gateway, "POST", "/v1/policies/simulate", body).await, 200);
+    assert_eq!((&report["policy"], &report["days"]), (&json!("unnamed"), &json!(7)));
+    let kept = told(&ask(&gateway, "POST", "/v1/policies", policy).await, 201);
+    assert_eq!(kept["match"], json!({"kinds": ["webhook"]}));
+    gateway.finish().await;
+}

@@ -5,6 +5,7 @@ pub(crate) mod certs;
 pub(crate) mod cli;
 pub(crate) mod config;
 pub(crate) mod deaf;
+pub(crate) mod described;
 pub(crate) mod dev;
 pub(crate) mod dns;
 pub(crate) mod events;

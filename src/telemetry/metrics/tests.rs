@@ -39,6 +39,20 @@ fn text(metrics: &Metrics) -> String {
 }
 
 #[test]
+fn a_first_disagreement_and_a_first_wrong_argument_are_steps() {
+    let metrics = Metrics::new(true);
+    metrics.configure(true, [labels("lookup_order")]);
+    let text = text(&metrics);
+    for series in [
+        r#"policy_shadow_disagreements_total{tool="lookup_order"}"#,
+        r#"argument_failures_total{keyword="required",tool="lookup_order"}"#,
+        r#"argument_failures_total{keyword="type",tool="lookup_order"}"#,
+    ] {
+        assert!(text.contains(&format!("sortie_{series} 0\n")), "{series} in {text}");
+    }
+}
+
+#[test]
 fn an_approval_that_waits_has_not_ended() {
     let metrics = Metrics::new(true);
     metrics.configure(true, [labels("lookup_order")]);

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::support::described::wrong_event;
 use crate::support::gateway::Gateway;
 use crate::support::http::{RawClient, Reply};
 
@@ -66,6 +67,9 @@ impl Listener {
         loop {
             while let Some((block, rest)) = self.pending.split_once("\n\n") {
                 let (block, rest) = (parsed(block), rest.to_owned());
+                if let Some(name) = &block.event {
+                    assert_eq!(wrong_event(name, &block.data), None, "config/openapi.yaml");
+                }
                 self.pending = rest;
                 if block.id.is_some() || block.event.is_some() {
                     return Some(block);

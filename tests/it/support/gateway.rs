@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::cli::{Finished, sortie};
 use crate::support::config::{ADMIN_SOCKET, API_KEY, ConfigBuilder, Folder};
+use crate::support::described;
 use crate::support::http::{RawClient, Reply, exchange, get, post, request};
 use crate::support::metrics::Metrics;
 use crate::support::wait::{Log, poll};
@@ -44,14 +45,24 @@ impl ConfigBuilder {
 
     /// The same, by a program that becomes it: `prlimit --nofile=64:64`.
     pub(crate) async fn start_under(&self, program: &str, arguments: &[&str]) -> Gateway {
-        let mut command = Command::new(program);
-        command.args(arguments).arg(sortie().get_program());
-        self.start_by(command, self.write()).await
+        self.start_in_under(self.write(), program, arguments).await
     }
 
     /// The same in a folder that was written before.
     pub(crate) async fn start_in(&self, folder: Folder) -> Gateway {
         self.start_by(sortie(), folder).await
+    }
+
+    /// The same in a folder that was written before, by a program that becomes it.
+    pub(crate) async fn start_in_under(
+        &self,
+        folder: Folder,
+        program: &str,
+        arguments: &[&str],
+    ) -> Gateway {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(sortie().get_program());
+        self.start_by(command, folder).await
     }
 
     /// The same with a second file of its folder, which changes what the first one says.
@@ -208,9 +219,12 @@ impl Gateway {
         self.send(&post("/v1/calls", key, body)).await
     }
 
-    /// Sends any whole request to the API listener on a connection of its own.
+    /// Sends any whole request to the API listener on a connection of its own. The answer is one that is described.
     pub(crate) async fn send(&self, request: &[u8]) -> Reply {
         let reply = exchange(self.api, request).await;
+        if let Some(wrong) = described::wrong(request, &reply) {
+            panic!("config/openapi.yaml does not say so: {wrong}");
+        }
         let text = format!("{}{}", reply.head, String::from_utf8_lossy(&reply.body));
         self.replies.lock().unwrap_or_else(PoisonError::into_inner).push(text);
         reply

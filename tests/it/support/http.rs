@@ -59,6 +59,13 @@ impl RawClient {
         Self { stream: Box::new(dial(address).await), pending: Vec::new() }
     }
 
+    /// The same for an address at which perhaps nobody listens.
+    pub(crate) async fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = within("a connection or none", TcpStream::connect(address)).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: Box::new(stream), pending: Vec::new() })
+    }
+
     /// With next to no room for what it has not read yet.
     pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
