@@ -197,9 +197,9 @@ def main(url, begin, path, picture):
     wide = [panel for panel in panels if panel["gridPos"]["w"] == 24]
     small = [panel for panel in panels if panel["gridPos"]["w"] < 24]
     lines = math.ceil(len(small) / COLUMNS)
-    figure = pyplot.figure(figsize=(20, 2.9 * (lines + 1.2 * len(wide))))
+    figure = pyplot.figure(figsize=(20, 2.9 * (lines + 2 * len(wide))))
     figure.subplots_adjust(left=0.03, right=0.99, top=0.985, bottom=0.01, wspace=0.13, hspace=0.35)
-    grid = figure.add_gridspec(lines + len(wide), COLUMNS, height_ratios=[1] * lines + [1.2] * len(wide))
+    grid = figure.add_gridspec(lines + len(wide), COLUMNS, height_ratios=[1] * lines + [2] * len(wide))
     places = [grid[nth // COLUMNS, nth % COLUMNS] for nth in range(len(small))]
     places += [grid[lines + nth, :] for nth in range(len(wide))]
     drawn = 0
