@@ -4,6 +4,7 @@
 //! Calls, approvals and identities of one organisation are invisible to every other one.
 
 pub mod batch;
+pub mod error;
 mod frame;
 pub mod postgres;
 pub mod recorder;
@@ -24,19 +25,7 @@ use crate::store::records::{
     ShadowSample,
 };
 
-/// Why something was not kept or not found out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// Somebody changed it meanwhile, or the name is taken.
-    #[error("it was changed by somebody else meanwhile")]
-    Conflict,
-    /// It is not there.
-    #[error("there is no such thing")]
-    NotFound,
-    /// The store cannot do it now: a full disk, a locked file, a lost connection. The text is for the operator.
-    #[error("the store is not available: {0}")]
-    Unavailable(String),
-}
+pub use crate::store::error::StoreError;
 
 /// A future of the store's.
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::frame::{self, Frame};
 use crate::store::records::CallRecord;
 
@@ -41,18 +41,18 @@ impl Batch {
     }
 
     /// Bytes of the calls.
-    pub(in crate::store) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.live
     }
 
     /// One more.
-    pub(in crate::store) fn push(&mut self, call: &[u8]) {
+    pub(super) fn push(&mut self, call: &[u8]) {
         let place = self.add(call);
         self.places.push(place);
     }
 
     /// One in the place of another.
-    pub(in crate::store) fn replace(&mut self, at: usize, call: &[u8]) {
+    pub(super) fn replace(&mut self, at: usize, call: &[u8]) {
         let place = self.add(call);
         self.live -= std::mem::replace(&mut self.places[at], place).len();
         if self.bytes.len() > 2 * self.live + SLACK {
@@ -62,12 +62,12 @@ impl Batch {
     }
 
     /// The call in this place.
-    pub(in crate::store) fn get(&self, at: usize) -> Result<Frame<'_>, StoreError> {
+    pub(super) fn get(&self, at: usize) -> Result<Frame<'_>, StoreError> {
         frame::one(self.slice(&self.places[at]))
     }
 
     /// All calls, each with where it is.
-    pub(in crate::store) fn calls(
+    pub(super) fn calls(
         &self,
     ) -> impl Iterator<Item = Result<(Range<usize>, Frame<'_>), StoreError>> {
         let call = |place: &Range<usize>| Ok((place.clone(), frame::one(self.slice(place))?));
@@ -75,12 +75,12 @@ impl Batch {
     }
 
     /// The calls that are there.
-    pub(in crate::store) fn slice(&self, place: &Range<usize>) -> &[u8] {
+    pub(super) fn slice(&self, place: &Range<usize>) -> &[u8] {
         &self.bytes[place.clone()]
     }
 
     /// None any more; room for the next ones stays.
-    pub(in crate::store) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(SPARE);
         self.places.clear();

@@ -2,7 +2,7 @@
 
 use crate::model::id::IdempotencyKey;
 use crate::model::outcome::Phase;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::records::CallRecord;
 use crate::store::row::{CallRow, push_rest_of_call};
 
@@ -11,29 +11,29 @@ const ABSENT: u32 = u32::MAX;
 
 /// A call that is still bytes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store) struct Frame<'a> {
-    pub(in crate::store) organisation: &'a str,
-    pub(in crate::store) id: &'a str,
-    pub(in crate::store) identity: Option<&'a str>,
-    pub(in crate::store) alias: Option<&'a str>,
-    pub(in crate::store) phase: &'a str,
-    pub(in crate::store) tool: &'a str,
-    pub(in crate::store) session_id: Option<&'a str>,
-    pub(in crate::store) run_id: Option<&'a str>,
-    pub(in crate::store) bound: bool,
-    pub(in crate::store) created_at_ms: i64,
-    pub(in crate::store) finished_at_ms: Option<i64>,
-    pub(in crate::store) instance: Option<&'a str>,
-    pub(in crate::store) rest: &'a str,
-    pub(in crate::store) arguments: Option<&'a [u8]>,
-    pub(in crate::store) outcome: &'a [u8],
+pub(super) struct Frame<'a> {
+    pub(super) organisation: &'a str,
+    pub(super) id: &'a str,
+    pub(super) identity: Option<&'a str>,
+    pub(super) alias: Option<&'a str>,
+    pub(super) phase: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) session_id: Option<&'a str>,
+    pub(super) run_id: Option<&'a str>,
+    pub(super) bound: bool,
+    pub(super) created_at_ms: i64,
+    pub(super) finished_at_ms: Option<i64>,
+    pub(super) instance: Option<&'a str>,
+    pub(super) rest: &'a str,
+    pub(super) arguments: Option<&'a [u8]>,
+    pub(super) outcome: &'a [u8],
 }
 
 /// Bytes of a call besides its texts, about.
 const HEAD: usize = 512;
 
 /// A call as bytes.
-pub(in crate::store) fn of(record: &CallRecord) -> Vec<u8> {
+pub(super) fn of(record: &CallRecord) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEAD + record.bytes());
     let bytes = &mut frame;
     let whole = begin(bytes);
@@ -83,12 +83,12 @@ fn end(bytes: &mut [u8], begin: usize) {
 }
 
 /// The call that these bytes are.
-pub(in crate::store) fn one(bytes: &[u8]) -> Result<Frame<'_>, StoreError> {
+pub(super) fn one(bytes: &[u8]) -> Result<Frame<'_>, StoreError> {
     all(bytes).next().unwrap_or_else(|| Err(odd()))
 }
 
 /// The calls of a row, in order.
-pub(in crate::store) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'_>, StoreError>> {
+pub(super) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'_>, StoreError>> {
     let mut reader = Reader(bytes);
     std::iter::from_fn(move || {
         if reader.0.is_empty() {
@@ -104,7 +104,7 @@ pub(in crate::store) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'
 
 impl Frame<'_> {
     /// The same as columns; it is bound where it still counts so.
-    pub(in crate::store) fn row(&self, bound: bool) -> CallRow {
+    pub(super) fn row(&self, bound: bool) -> CallRow {
         let text = |text: Option<&str>| text.map(str::to_owned);
         CallRow {
             organisation: self.organisation.to_owned(),
@@ -126,17 +126,17 @@ impl Frame<'_> {
     }
 
     /// Whether it is over.
-    pub(in crate::store) fn is_final(&self) -> bool {
+    pub(super) fn is_final(&self) -> bool {
         Phase::parse(self.phase).is_some_and(Phase::is_final)
     }
 
     /// The call itself.
-    pub(in crate::store) fn record(&self) -> Result<CallRecord, StoreError> {
+    pub(super) fn record(&self) -> Result<CallRecord, StoreError> {
         self.row(self.bound).read()
     }
 
     /// Whether it holds its names: not where it ended before then.
-    pub(in crate::store) fn holds(&self, unbound_before_ms: i64) -> bool {
+    pub(super) fn holds(&self, unbound_before_ms: i64) -> bool {
         self.bound && self.finished_at_ms.is_none_or(|at| at >= unbound_before_ms)
     }
 }

@@ -12,47 +12,47 @@ use crate::model::call::{CallContext, EndUser};
 use crate::model::id::{CallId, IdempotencyKey, Token};
 use crate::model::outcome::Phase;
 use crate::model::trace::TraceContext;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::records::CallRecord;
 
 /// The columns of a call, as they are read.
 #[derive(Debug)]
-pub(in crate::store) struct CallRow {
-    pub(in crate::store) organisation: String,
-    pub(in crate::store) id: String,
-    pub(in crate::store) phase: String,
-    pub(in crate::store) bound: bool,
-    pub(in crate::store) identity: Option<String>,
-    pub(in crate::store) alias: Option<String>,
-    pub(in crate::store) tool: String,
-    pub(in crate::store) session_id: Option<String>,
-    pub(in crate::store) run_id: Option<String>,
-    pub(in crate::store) created_at_ms: i64,
-    pub(in crate::store) finished_at_ms: Option<i64>,
-    pub(in crate::store) instance: Option<String>,
-    pub(in crate::store) rest: String,
-    pub(in crate::store) arguments: Option<Vec<u8>>,
-    pub(in crate::store) outcome: Vec<u8>,
+pub(super) struct CallRow {
+    pub(super) organisation: String,
+    pub(super) id: String,
+    pub(super) phase: String,
+    pub(super) bound: bool,
+    pub(super) identity: Option<String>,
+    pub(super) alias: Option<String>,
+    pub(super) tool: String,
+    pub(super) session_id: Option<String>,
+    pub(super) run_id: Option<String>,
+    pub(super) created_at_ms: i64,
+    pub(super) finished_at_ms: Option<i64>,
+    pub(super) instance: Option<String>,
+    pub(super) rest: String,
+    pub(super) arguments: Option<Vec<u8>>,
+    pub(super) outcome: Vec<u8>,
 }
 
 /// The columns of an approval, as they are read.
 #[derive(Debug)]
-pub(in crate::store) struct ApprovalRow {
-    pub(in crate::store) organisation: String,
-    pub(in crate::store) id: String,
-    pub(in crate::store) call_id: String,
-    pub(in crate::store) kind: String,
-    pub(in crate::store) status: String,
-    pub(in crate::store) tool: String,
-    pub(in crate::store) session_id: Option<String>,
-    pub(in crate::store) created_at_ms: i64,
-    pub(in crate::store) expires_at_ms: i64,
-    pub(in crate::store) decided_at_ms: Option<i64>,
-    pub(in crate::store) decided_by: Option<String>,
-    pub(in crate::store) reason: Option<String>,
-    pub(in crate::store) used_at_ms: Option<i64>,
-    pub(in crate::store) rest: String,
-    pub(in crate::store) arguments: Option<Vec<u8>>,
+pub(super) struct ApprovalRow {
+    pub(super) organisation: String,
+    pub(super) id: String,
+    pub(super) call_id: String,
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) tool: String,
+    pub(super) session_id: Option<String>,
+    pub(super) created_at_ms: i64,
+    pub(super) expires_at_ms: i64,
+    pub(super) decided_at_ms: Option<i64>,
+    pub(super) decided_by: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) used_at_ms: Option<i64>,
+    pub(super) rest: String,
+    pub(super) arguments: Option<Vec<u8>>,
 }
 
 /// What of a call has no column.
@@ -130,12 +130,12 @@ struct Decider<'a> {
 }
 
 /// What of a call has no column.
-pub(in crate::store) fn rest_of_call(record: &CallRecord) -> String {
+pub(super) fn rest_of_call(record: &CallRecord) -> String {
     text(&call_rest(record))
 }
 
 /// The same, behind what is there.
-pub(in crate::store) fn push_rest_of_call(bytes: &mut Vec<u8>, record: &CallRecord) {
+pub(super) fn push_rest_of_call(bytes: &mut Vec<u8>, record: &CallRecord) {
     serde_json::to_writer(bytes, &call_rest(record)).expect("texts and numbers are JSON");
 }
 
@@ -166,7 +166,7 @@ fn call_rest(record: &CallRecord) -> CallRest<'_> {
 }
 
 /// What of an approval has no column.
-pub(in crate::store) fn rest_of_approval(approval: &Approval) -> String {
+pub(super) fn rest_of_approval(approval: &Approval) -> String {
     text(&ApprovalRest {
         tool_id: Cow::Borrowed(&approval.tool_id),
         tool_version: approval.tool_version,
@@ -182,13 +182,13 @@ pub(in crate::store) fn rest_of_approval(approval: &Approval) -> String {
 }
 
 /// Who decided, as it is kept.
-pub(in crate::store) fn decider(by: &DecidedBy) -> String {
+pub(super) fn decider(by: &DecidedBy) -> String {
     text(&Decider { id: Cow::Borrowed(&by.id), name: borrowed(&by.name), verified: by.verified })
 }
 
 impl CallRow {
     /// The call of this row.
-    pub(in crate::store) fn read(self) -> Result<CallRecord, StoreError> {
+    pub(super) fn read(self) -> Result<CallRecord, StoreError> {
         let bad = |what: &str| unreadable("call", &self.id, what);
         let rest: CallRest<'_> = serde_json::from_str(&self.rest).map_err(|_| bad("rest"))?;
         let identity = |text: &Option<String>, what| match text {
@@ -237,7 +237,7 @@ impl CallRow {
 
 impl ApprovalRow {
     /// The approval of this row.
-    pub(in crate::store) fn read(self) -> Result<Approval, StoreError> {
+    pub(super) fn read(self) -> Result<Approval, StoreError> {
         let bad = |what: &str| unreadable("approval", &self.id, what);
         let rest: ApprovalRest<'_> = serde_json::from_str(&self.rest).map_err(|_| bad("rest"))?;
         let decided_by = match &self.decided_by {
