@@ -168,8 +168,9 @@ fn a_database_is_found_by_its_name_without_a_distribution() {
         let image = image();
         let database = Upstream::plain_at(format!("{PUBLIC}:5432").parse().expect("one")).await;
         database.default(Script::new().stall());
-        network.now("db.prod.svc.cluster.local", &[&format!("A {PUBLIC}")]);
-        let url = "postgres://sortie@db.prod.svc.cluster.local/sortie?sslmode=disable";
+        // Five dots, so that the search list of the cluster has no say.
+        network.now("postgres-0.db.prod.svc.cluster.local", &[&format!("A {PUBLIC}")]);
+        let url = "postgres://sortie@postgres-0.db.prod.svc.cluster.local/sortie?sslmode=disable";
         let config = as_shipped(network).set("/storage", json!({ "url": url }));
         let folder = readable(&config);
         let run = volume();
