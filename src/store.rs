@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod error;
 mod frame;
+mod hashed;
 pub mod postgres;
 pub mod recorder;
 pub mod records;

@@ -12,6 +12,7 @@ use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::Store;
 use crate::store::batch::Batch;
 use crate::store::frame::{self, Frame};
+use crate::store::hashed::Hashed;
 use crate::store::records::CallRecord;
 use crate::telemetry::metrics::Metrics;
 
@@ -65,7 +66,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Collected {
     batch: Arc<Batch>,
-    places: HashMap<u64, usize>,
+    places: HashMap<u64, usize, Hashed>,
 }
 
 /// By what a record is found: the same for all batches.

@@ -2,13 +2,14 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::model::id::{CallId, IdempotencyKey};
+use crate::store::hashed::Hashed;
 
 /// Stands before an id.
 const ID: u8 = 0xfe;
@@ -34,38 +35,19 @@ struct Shared {
 
 #[derive(Default)]
 struct Names {
-    rows: HashMap<Name, i64, ByName>,
+    rows: HashMap<Name, i64, Hashed>,
     ids: usize,
     /// What a name was before, for each change since the transaction began.
     changes: Vec<(Name, Option<i64>, usize)>,
     /// What lost its row since the transaction began: it may get another one, or its old one back.
-    leaving: HashSet<Name, ByName>,
+    leaving: HashSet<Name, Hashed>,
 }
 
-type ByName = BuildHasherDefault<FirstHalf>;
-
-/// A name is as good as random already: half of it is its hash.
-#[derive(Default)]
-struct FirstHalf(u64);
-
+/// Half of a name is as good a hash as all of it.
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (halves, _) = self.0.as_chunks();
         state.write_u64(u64::from_le_bytes(halves[0]));
-    }
-}
-
-impl Hasher for FirstHalf {
-    fn write_u64(&mut self, half: u64) {
-        self.0 = half;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
