@@ -49,7 +49,7 @@ struct Queue {
     offered: Notify,
     hurry: Notify,
     /// How many batches were taken out and written, or given up.
-    rounds: watch::Sender<u64>,
+    rounds: watch::Sender<usize>,
 }
 
 /// What is being written now is still found.
@@ -214,17 +214,17 @@ impl Recorder {
     /// Waits until what was offered before is kept, or could not be.
     pub async fn flush(&self) {
         let mut rounds = self.0.rounds.subscribe();
-        let (is_empty, is_writing) = {
+        let until = {
             let waiting = self.0.lock();
-            (waiting.next.batch.is_empty(), !waiting.writing.batch.is_empty())
+            let batches = [&waiting.next, &waiting.writing];
+            let more = batches.iter().filter(|one| !one.batch.is_empty()).count();
+            if more == 0 {
+                return;
+            }
+            *rounds.borrow() + more
         };
-        let more = u64::from(!is_empty) + u64::from(is_writing);
-        if more == 0 {
-            return;
-        }
         self.0.offered.notify_one();
         self.0.hurry.notify_one();
-        let until = rounds.borrow().wrapping_add(more);
         let _ = tokio::time::timeout(REST, rounds.wait_for(|round| *round >= until)).await;
     }
 }
@@ -248,15 +248,12 @@ impl RecordWriter {
             }
             match self.store.write(batch).await {
                 Ok(()) => {
-                    let written = std::mem::take(&mut self.queue.lock().writing);
-                    self.queue.lock().spare = written.emptied();
                     self.queue.metrics.records_written(count);
-                    self.queue.rounds.send_modify(|round| *round = round.wrapping_add(1));
+                    let spare = self.queue.written().emptied();
+                    self.queue.lock().spare = spare;
                 }
                 Err(error) => {
-                    let dropped = self.queue.put_back();
-                    self.queue.metrics.records_dropped(dropped);
-                    self.queue.rounds.send_modify(|round| *round = round.wrapping_add(1));
+                    self.queue.put_back();
                     let now = self.clock.now();
                     if told.is_none_or(|told| now.saturating_duration_since(told) >= COMPLAINT) {
                         tracing::warn!(%error, "Finished calls could not be kept, they are tried again.");
@@ -278,8 +275,16 @@ impl Queue {
         waiting.writing.batch.clone()
     }
 
-    /// What could not be written waits again, as far as there is room; how many were dropped.
-    fn put_back(&self) -> usize {
+    /// What was taken is kept; nobody finds it here any more.
+    fn written(&self) -> Collected {
+        let mut waiting = self.lock();
+        // Under the lock: whoever flushes sees the batch, or the round that ended it.
+        self.rounds.send_modify(|round| *round += 1);
+        std::mem::take(&mut waiting.writing)
+    }
+
+    /// What could not be written waits again, as far as there is room; the rest is dropped, and counted.
+    fn put_back(&self) {
         let mut waiting = self.lock();
         let failed = std::mem::take(&mut waiting.writing);
         let newer = std::mem::replace(&mut waiting.next, failed);
@@ -295,7 +300,8 @@ impl Queue {
                 waiting.next.put(&self.names, &call, newer.batch.slice(&place));
             }
         }
-        dropped
+        self.metrics.records_dropped(dropped);
+        self.rounds.send_modify(|round| *round += 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

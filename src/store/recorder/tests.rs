@@ -1,5 +1,8 @@
 //! What is offered is found until it is kept, once, and as it was last.
 
+use std::future::Future;
+use std::task::{Context, Waker};
+
 use bytes::Bytes;
 
 use super::*;
@@ -90,7 +93,7 @@ fn what_could_not_be_written_waits_again_and_an_end_stays_one() {
     assert_eq!(phase(&recorder, 1), Some(DONE));
     recorder.offer(&record(1, Phase::Running));
     recorder.offer(&record(2, Phase::Running));
-    assert_eq!(recorder.0.put_back(), 0);
+    recorder.0.put_back();
     assert_eq!((phase(&recorder, 1), phase(&recorder, 2)), (Some(DONE), Some(Phase::Running)));
     assert_eq!(recorder.0.take().len(), 2);
 }
@@ -114,4 +117,21 @@ fn a_full_queue_takes_nothing_new_and_still_learns_what_became_of_its_own() {
     assert_eq!(phase(&recorder, 1), Some(DONE));
     recorder.offer(&record(2, DONE));
     assert_eq!(phase(&recorder, 2), Some(DONE));
+}
+
+/// The batch before is kept at the very moment: its end is not taken for that of the next one.
+#[tokio::test]
+async fn a_flush_waits_for_the_batch_that_it_saw() {
+    let (recorder, _writer, _store) = recorder();
+    recorder.offer(&record(1, DONE));
+    recorder.0.take();
+    recorder.offer(&record(2, DONE));
+    let mut flushed = std::pin::pin!(recorder.flush());
+    let mut is_over = || flushed.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!is_over());
+    recorder.0.written();
+    assert!(!is_over(), "the second batch waits still");
+    recorder.0.take();
+    recorder.0.written();
+    assert!(is_over());
 }

@@ -63,6 +63,7 @@ impl Desk {
     /// Keeps many: those that are new and final in chunks.
     pub(super) fn put_all(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let mut filling: Option<Filling> = None;
+        self.names.clear();
         for call in batch.calls() {
             let (at, call) = call?;
             let id = self.known.of_id_text(call.organisation, call.id);

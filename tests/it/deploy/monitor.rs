@@ -124,6 +124,10 @@ async fn prometheus_has_an_answer_to_every_panel_and_every_rule() {
         }
     }
 
+    // What the gateway counts now and then has been scraped.
+    for waiting in ["sortie_approvals_pending > 0", "sortie_approval_oldest_pending_seconds > 0"] {
+        prometheus.answers(waiting).await;
+    }
     // Each panel of the dashboard has numbers, and is drawn.
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard.png");
     let _ = std::fs::remove_file(&picture);

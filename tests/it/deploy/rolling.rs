@@ -20,6 +20,8 @@ use crate::support::wait::{poll, within};
 const LATE: Duration = Duration::from_secs(2);
 /// How often a gateway is asked.
 const PERIOD: Duration = Duration::from_millis(250);
+/// A client that nobody takes a connection of tries again after so long.
+const AGAIN: Duration = Duration::from_millis(20);
 /// Calls of a slow tool take so long: longer than what is left of `accept_for` when clients have been led elsewhere.
 const SLOW: Duration = Duration::from_secs(4);
 
@@ -121,7 +123,7 @@ async fn calls(balancer: Arc<Balancer>, tool: &'static str, pause: Duration) -> 
         let connected = async {
             loop {
                 let Some(address) = balancer.next() else {
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(AGAIN).await;
                     continue;
                 };
                 if let Some(client) = kept.remove(&address) {
@@ -130,7 +132,10 @@ async fn calls(balancer: Arc<Balancer>, tool: &'static str, pause: Duration) -> 
                 }
                 match RawClient::try_connect(address).await {
                     Ok(client) => return (address, client),
-                    Err(_) => tally.refused += 1,
+                    Err(_) => {
+                        tally.refused += 1;
+                        tokio::time::sleep(AGAIN).await;
+                    }
                 }
             }
         };
@@ -174,7 +179,7 @@ async fn a_rolling_restart_under_load_loses_no_call() {
     let slow = Script::new().forever(Script::new().request().drip(fine, slowly));
     let (fleet, _slow) = fleet.plain("slow", slow, |tool| tool).await;
     // As the shared deployment has it.
-    let shutdown = json!({"accept_for": "5s", "grace": "25s"});
+    let shutdown = json!({"accept_for": "8s", "grace": "25s"});
     let config = fleet.config.set("/shutdown", shutdown).patient();
     let (one, other) = (config.start().await, config.start().await);
     let balancer = Balancer::new(&[&one, &other]);

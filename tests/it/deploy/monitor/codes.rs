@@ -54,7 +54,7 @@ fn config(world: &World, book_timeout: &str) -> ConfigBuilder {
         .tool(tool("picture"))
         .tool(tool("watched").set("policy", candidate))
         .tool(tool("flaky").profile("bare-v1").set("policy", json!("allow")))
-        .tool(tool("slow").set("timeout", json!("1s")))
+        .tool(tool("slow").set("timeout", json!("3s")))
         .tool(tool("held").set("timeout", json!("30s")))
         .tool(tool("narrow").set("concurrency", json!(1)))
         .tool(tool("rare").set("rate_limits", rare))
