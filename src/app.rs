@@ -48,6 +48,8 @@ const SELDOM: Duration = Duration::from_secs(5);
 
 /// How long clients have to take what is left to say once everything is over.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the last spans have, on a connection of their own.
+const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// Why the gateway does not start. Each names its cause for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -344,8 +346,9 @@ impl App {
         }
         self.gateway.memory().recorder.flush().await;
         let memory = self.gateway.memory();
-        let last = async { tokio::join!(memory.audit.kept(), memory.tracer.exported()) };
-        let _ = tokio::time::timeout(LAST_ANSWERS, last).await;
+        let kept = tokio::time::timeout(LAST_ANSWERS, memory.audit.kept());
+        let exported = tokio::time::timeout(LAST_SPANS, memory.tracer.exported());
+        let _ = tokio::join!(kept, exported);
         self.auditing.abort();
         self.exporting.abort();
         self.recording.abort();

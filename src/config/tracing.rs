@@ -85,6 +85,15 @@ impl Compiler<'_> {
         const WHOLE: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
         const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
         let (name, text) = self.variables.first([WHOLE, BASE])?;
+        const EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+        if let Some(exporters) = self.variables.get(EXPORTER)
+            && !exporters.split(',').any(|exporter| exporter.trim() == "otlp")
+        {
+            if exporters != "none" {
+                self.warn(EXPORTER, "otlp is what is spoken here, so no span is exported");
+            }
+            return None;
+        }
         let protocols = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
         if let Some((protocol, spoken)) = self.variables.first(protocols)
             && spoken != "http/protobuf"

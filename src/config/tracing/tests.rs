@@ -67,6 +67,17 @@ fn the_kit_is_disabled_whatever_the_file_says() {
     check_endpoint(ON, &[("OTEL_SDK_DISABLED", "0")], Some("http://c.example.com:4318/v1/traces"));
 }
 
+/// The endpoint may be there for metrics alone.
+#[test]
+fn the_environment_may_want_no_spans() {
+    let exporter = |value| ("OTEL_TRACES_EXPORTER", value);
+    check_endpoint("", &[BASE, exporter("none")], None);
+    check_endpoint(ON, &[BASE, exporter("none")], Some("http://c.example.com:4318/v1/traces"));
+    let base = compile("", &[BASE]).tracing.map(|tracing| tracing.endpoint.to_string());
+    let both = compile("", &[BASE, exporter("console, otlp")]).tracing;
+    assert_eq!(both.map(|tracing| tracing.endpoint.to_string()), base);
+}
+
 #[track_caller]
 fn check_sampling(section: &str, sampler: &str, argument: &str, ratio: f64, heeds_parent: bool) {
     let variables = [BASE, ("OTEL_TRACES_SAMPLER", sampler), ("OTEL_TRACES_SAMPLER_ARG", argument)];
@@ -102,6 +113,7 @@ fn check_warning(name: &str, value: &str, expected: &str) {
 #[test]
 fn a_variable_that_is_wrong_is_left_out_with_a_warning() {
     check_warning("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector", "no scheme");
+    check_warning("OTEL_TRACES_EXPORTER", "zipkin", "otlp");
     check_warning("OTEL_TRACES_SAMPLER", "jaeger_remote", "always_on");
     check_warning("OTEL_TRACES_SAMPLER_ARG", "2", "from 0 to 1");
     check_warning("OTEL_TRACES_SAMPLER_ARG", "NaN", "from 0 to 1");

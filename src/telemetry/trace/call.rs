@@ -3,7 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use serde_json::Value as Json;
 use tokio::time::Instant;
 
 use crate::config::snapshot::Tool;
@@ -209,7 +212,12 @@ impl CallTrace {
         let headers = tool.headers.iter().map(OwnHeader::value).chain(&recorded.secrets);
         let headers = headers.map(HeaderValue::as_bytes);
         let credentials = call.credentials.iter().map(|(_, value)| value.expose());
-        let secrets: Vec<&[u8]> = headers.chain(credentials).collect();
+        // A query may hold a key.
+        let query = tool.endpoint.path_and_query().split_once('?').map_or("", |(_, query)| query);
+        let values =
+            query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+        let secrets: Vec<&[u8]> =
+            headers.chain(credentials).chain(values.map(str::as_bytes)).collect();
         let arguments = String::from_utf8_lossy(call.arguments.text());
         let result = outcome.ended.as_ref().ok().map(answer);
         [Some(&*arguments), result].map(|text| text.map(|text| without(text, &secrets)))
@@ -265,25 +273,75 @@ fn answer(success: &Success) -> &str {
 }
 
 /// The text without these secrets, as they are and as JSON has them, and without what stands behind a scheme such as
-/// `Bearer`; cut to what a span holds.
+/// `Bearer` or in its pair of user and password; cut to what a span holds.
 fn without(text: &str, secrets: &[&[u8]]) -> String {
-    let mut text = text.to_owned();
+    let mut forms = Vec::new();
     for secret in secrets.iter().filter_map(|secret| std::str::from_utf8(secret).ok()) {
         let alone = secret.rsplit(' ').next().unwrap_or_default();
-        for part in [secret, alone] {
-            if part.len() < SHORTEST_SECRET {
-                continue;
-            }
-            let quoted = serde_json::to_string(part).unwrap_or_default();
-            let escaped = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-            for form in [part, escaped.unwrap_or(part)] {
-                if text.contains(form) {
-                    text = text.replace(form, REMOVED);
-                }
-            }
+        forms.extend([secret.to_owned(), alone.to_owned()]);
+        if let Some(pair) = basic(secret) {
+            forms.extend(pair.split_once(':').map(|(_, password)| password.to_owned()));
+            forms.push(pair);
         }
     }
+    forms.retain(|form| form.len() >= SHORTEST_SECRET);
+    // A longer one first: it may begin with a shorter one.
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    let mut text = removed(text, &forms).unwrap_or_else(|| text.to_owned());
+    // JSON can have any sign in another form.
+    if text.contains('\\')
+        && let Ok(mut value) = serde_json::from_str(&text)
+        && strip(&mut value, &forms)
+    {
+        text = value.to_string();
+    }
     truncate::shorten(text, CAPTURED_BYTES)
+}
+
+/// The user and the password of a `Basic` header.
+fn basic(header: &str) -> Option<String> {
+    let (scheme, pair) = header.split_once(' ')?;
+    let pair = STANDARD.decode(pair).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    String::from_utf8(pair).ok()
+}
+
+/// The text without these, where one of them is in it.
+fn removed(text: &str, forms: &[String]) -> Option<String> {
+    let mut without = None;
+    for form in forms {
+        let now = without.as_deref().unwrap_or(text);
+        if now.contains(form) {
+            without = Some(now.replace(form, REMOVED));
+        }
+    }
+    without
+}
+
+/// Takes these out of each string of a document; whether there was one.
+fn strip(value: &mut Json, forms: &[String]) -> bool {
+    match value {
+        Json::String(text) => match removed(text, forms) {
+            Some(without) => {
+                *text = without;
+                true
+            }
+            None => false,
+        },
+        Json::Array(items) => items.iter_mut().fold(false, |any, item| strip(item, forms) || any),
+        Json::Object(fields) => {
+            let mut any = fields.values_mut().fold(false, |any, item| strip(item, forms) || any);
+            let named: Vec<String> =
+                fields.keys().filter(|name| removed(name, forms).is_some()).cloned().collect();
+            for name in named {
+                if let Some(item) = fields.remove(&name) {
+                    fields.insert(REMOVED.to_owned(), item);
+                    any = true;
+                }
+            }
+            any
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => false,
+    }
 }
 
 #[cfg(test)]
@@ -301,8 +359,17 @@ mod tests {
         check("{\"a\":\"abcdef\"}", "Bearer abcdef", "{\"a\":\"***\"}");
         check(r#"{"a":"ab\"cdef"}"#, "ab\"cdef", "{\"a\":\"***\"}");
         check(r#"{"a":"abcdef\""}"#, "abcdef\"", "{\"a\":\"***\"}");
+        check(r#"{"a":["ab\/cdef"]}"#, "Bearer ab/cdef", r#"{"a":["***"]}"#);
+        check(r#"{"ab\u002bcdef":1}"#, "ab+cdef", r#"{"***":1}"#);
+        check("user:password", "Basic dXNlcjpwYXNzd29yZA==", "***");
+        check("the password", "Basic dXNlcjpwYXNzd29yZA==", "the ***");
         check("a b c", "b", "a b c");
         check("", "abcdef", "");
+    }
+
+    #[test]
+    fn a_secret_that_begins_with_another_is_taken_out_whole() {
+        assert_eq!(without("abcdef-ghijkl", &[b"abcdef", b"abcdef-ghijkl"]), "***");
     }
 
     #[test]

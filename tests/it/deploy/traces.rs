@@ -10,6 +10,7 @@ use self::collector::{Collector, Span};
 use crate::support::config::{API_KEY, ConfigBuilder};
 use crate::support::gateway::{Gateway, Outcome};
 use crate::support::script::{Script, answer};
+use crate::support::wait::poll;
 use crate::support::world::{HOST, World};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -116,8 +117,12 @@ async fn a_call_is_one_span_and_in_it_its_attempt_and_what_led_to_the_tool() {
     let get = crate::support::http::request("GET", &path, Some(API_KEY), "");
     assert_eq!(gateway.send(get.as_bytes()).await.json()["trace_id"], TRACE);
     assert_eq!(world.upstream.only_request().header("traceparent"), None);
-    let sent = gateway.metrics().await.value("sortie_trace_exports_total", &[("result", "sent")]);
-    assert_eq!(sent, 5.0);
+    let sent = poll("the spans to be counted", || async {
+        let metrics = gateway.metrics().await;
+        let sent = metrics.value("sortie_trace_exports_total", &[("result", "sent")]);
+        (sent > 0.0).then_some(sent)
+    });
+    assert_eq!(sent.await, 5.0);
     gateway.finish().await;
 }
 
