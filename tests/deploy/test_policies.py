@@ -366,3 +366,16 @@ class Command(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+class Rendered(unittest.TestCase):
+    """What values make of the chart."""
+
+    def test_name_servers_beside_the_cluster_s_and_their_ports(self):
+        for name in ["s-sortie", "s-sortie-clients"]:
+            egress = Changed(SHARED).one("NetworkPolicy", name)["spec"]["egress"]
+            rule = next(one for one in egress if {"port": 53, "protocol": "UDP"} in one["ports"])
+            self.assertEqual(rule["to"][1:], [{"ipBlock": {"cidr": "169.254.20.10/32"}}])
+            self.assertEqual(
+                rule["ports"], [{"port": port, "protocol": protocol} for port in [53, 5353] for protocol in ["UDP", "TCP"]]
+            )
+
+

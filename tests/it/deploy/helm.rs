@@ -252,6 +252,8 @@ fn values_that_make_no_sense_are_refused() {
         ("shared", "config.auth=null", "config.auth is needed with mode shared"),
         ("shared", "replicaCount=two", "at '/replicaCount': got string, want integer"),
         ("shared", "cluster.podCidrs={10.0.0.0/77}", "at '/cluster/podCidrs/0'"),
+        ("shared", "networkPolicy.dns.cidrs={10.0.0.0/77}", "at '/networkPolicy/dns/cidrs/0'"),
+        ("shared", "networkPolicy.dns.ports={0}", "at '/networkPolicy/dns/ports/0'"),
         ("shared", "image.tag=latest", "at '/image/tag'"),
         ("shared", "resources.shared.limits.cpu=1", "additional properties 'cpu' not allowed"),
         (
