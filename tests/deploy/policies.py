@@ -79,6 +79,16 @@ def monitor_ports(rendering, _):
                     yield monitor, f"no port {endpoint.get('port')!r} in Service {service['metadata']['name']}"
 
 
+def monitor_jobs(rendering, _):
+    for monitor in rendering.of("PodMonitor"):
+        label = monitor["spec"].get("jobLabel")
+        if not label and (monitor["spec"].get("namespaceSelector") or {}).get("any"):
+            yield monitor, "no jobLabel: all apps are one job, so that their configurations look like drift"
+        for pod in rendering.pods_of(monitor, monitor["spec"]["selector"]) if label else []:
+            if label not in pod.labels:
+                yield monitor, f"jobLabel {label} is no label of {pod.document['metadata']['name']}"
+
+
 def network_policy_ports(rendering, _):
     for policy in rendering.of("NetworkPolicy"):
         for pod in rendering.pods_of(policy, policy["spec"]["podSelector"]):
@@ -396,6 +406,7 @@ POLICIES = [
     probe_ports,
     service_ports,
     monitor_ports,
+    monitor_jobs,
     network_policy_ports,
     references,
     selectors,

@@ -113,6 +113,20 @@ class Policies(unittest.TestCase):
 
         self.sidecar(spoil, "PodMonitor/sidecars: no port 'metrics' in agent")
 
+    def test_a_monitor_of_all_apps_tells_them_apart(self):
+        def monitor(r, label):
+            selector = {"matchExpressions": [{"key": "sortie/sidecar", "operator": "Exists"}]}
+            spec = {"namespaceSelector": {"any": True}, "selector": selector, "podMetricsEndpoints": [{"port": "telemetry"}]}
+            spec |= {"jobLabel": label} if label else {}
+            r.documents.append({"kind": "PodMonitor", "metadata": {"name": "sidecars"}, "spec": spec})
+
+        self.sidecar(lambda r: monitor(r, "app.kubernetes.io/name"))
+        self.sidecar(
+            lambda r: monitor(r, None),
+            "PodMonitor/sidecars: no jobLabel: all apps are one job, so that their configurations look like drift",
+        )
+        self.sidecar(lambda r: monitor(r, "app"), "PodMonitor/sidecars: jobLabel app is no label of agent")
+
     def test_a_network_policy_s_port(self):
         self.shared(
             lambda r: r.one("NetworkPolicy", "s-sortie")["spec"]["ingress"][0]["ports"][0].update(port=8478),
