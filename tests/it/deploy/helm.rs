@@ -280,7 +280,7 @@ fn each_policy_refuses_what_it_is_for() {
     cluster.example_app();
     let binary = Path::new(env!("CARGO_BIN_EXE_sortie"));
     let set = [("RENDERINGS", cluster.folder.path()), ("SORTIE", binary)];
-    assert!(Cluster::tests(&cluster.python, "test_policies", &set) >= 28);
+    assert!(Cluster::tests(&cluster.python, "test_policies", &set) >= 35);
     assert_eq!(Cluster::tests(&cluster.python, "test_same", &[]), 3);
 }
 
