@@ -10,4 +10,5 @@ random() {
 [ -s "$folder/laptop" ] || printf 'sk-%s\n' "$(random)" >"$folder/laptop"
 [ -s "$folder/lookup_order" ] || printf 'whsec_%s\n' "$(random)" >"$folder/lookup_order"
 # The containers' user is not yours. Whoever may read this folder may call the tool.
+chmod 755 "$folder"
 chmod 644 "$folder/laptop" "$folder/lookup_order"

@@ -14,15 +14,15 @@ if (($# != 1)); then
   exit 2
 fi
 mkdir -p "$1"
-context=$(cd "$1" && pwd)
-cd "$(dirname "$0")/../.."
+context=$(cd -P "$1" && pwd -P)
+cd -P "$(dirname "$0")/../.."
 
 host=$(rustc -vV | sed -n 's/^host: //p')
 target=${CARGO_TARGET_DIR:-target}/image
 # The names of the registry's folders are of this machine too.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 mkdir -p "$target"
-target=$(cd "$target" && pwd)
+target=$(cd -P "$target" && pwd -P)
 
 if [[ -z ${SORTIE_REVISION:-} ]]; then
   SORTIE_REVISION=$(git describe --always --abbrev=12 --exclude='*' --dirty 2>/dev/null || echo unknown)

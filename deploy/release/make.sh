@@ -11,8 +11,8 @@ if (($# != 1)); then
   exit 2
 fi
 mkdir -p "$1"
-out=$(cd "$1" && pwd)
-cd "$(dirname "$0")/../.."
+out=$(cd -P "$1" && pwd -P)
+cd -P "$(dirname "$0")/../.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -55,15 +55,24 @@ class Pod:
         """Names and numbers of all containers' ports."""
         return {value for _, one in self.containers() for value in port_values(one)}
 
-    def config_files(self):
-        """The texts of the gateway's configuration, by name; none where its ConfigMap is not here."""
+    def config_sources(self):
+        """What is mounted where the configuration is read, as in `volume_sources`."""
         _, gateway = self.ours()
-        mounts = [one for one in gateway.get("volumeMounts") or [] if one["mountPath"] == CONFIG_FOLDER]
+        mounts = gateway.get("volumeMounts") or []
+        mounted = [one["name"] for one in mounts if one["mountPath"].rstrip("/") == CONFIG_FOLDER]
         for volume in self.spec.get("volumes") or []:
-            if mounts and volume["name"] == mounts[0]["name"] and "configMap" in volume:
-                config = self.rendering.find("ConfigMap", volume["configMap"]["name"], self.namespace)
-                return (config or {}).get("data") or {}
-        return {}
+            if volume["name"] in mounted:
+                yield from volume_sources(volume)
+
+    def config_files(self):
+        """The texts of the gateway's configuration, by name: those of ConfigMaps that are here."""
+        files = {}
+        for kind, name, source in self.config_sources():
+            document = self.rendering.find(kind, name, self.namespace) if kind == "ConfigMap" else None
+            data = (document or {}).get("data") or {}
+            items = source.get("items") or [{"key": key, "path": key} for key in data]
+            files |= {item["path"]: data[item["key"]] for item in items if item["key"] in data}
+        return files
 
     def config(self):
         """The gateway's configuration with its included files' tools and profiles; none where it is not here."""
@@ -77,6 +86,14 @@ class Pod:
                 for key, values in lists.items():
                     values.extend(yaml.safe_load(text).get(key) or [])
         return {**config, **lists}
+
+
+def volume_sources(volume):
+    """The ConfigMaps and Secrets that a volume has: kind, name, and the source itself."""
+    for source in [volume, *volume.get("projected", {}).get("sources", [])]:
+        for key, kind in [("configMap", "ConfigMap"), ("secret", "Secret")]:
+            if key in source:
+                yield kind, source[key].get("secretName") or source[key].get("name"), source[key]
 
 
 def port_values(container):

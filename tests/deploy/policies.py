@@ -17,13 +17,23 @@ import tempfile
 import yaml
 
 import manifests
-from manifests import CONFIG_FOLDER, FENCE, GATEWAY, Rendering, port_values, seconds, selected
+from manifests import CONFIG_FOLDER, FENCE, GATEWAY, Rendering, port_values, seconds, selected, volume_sources
 
 GATEWAY_UID = 65532
 PROBES = ["startupProbe", "readinessProbe", "livenessProbe"]
 PATHS = {"startupProbe": "/readyz", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
 # What "restricted" lets a pod mount.
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+# The kernel's settings that it lets a pod change.
+SYSCTLS = {"kernel.shm_rmid_forced"} | {
+    f"net.ipv4.{name}"
+    for name in """
+        ip_local_port_range ip_local_reserved_ports ip_unprivileged_port_start ping_group_range tcp_fin_timeout
+        tcp_keepalive_intvl tcp_keepalive_probes tcp_keepalive_time tcp_rmem tcp_syncookies tcp_wmem
+    """.split()
+}
+# Sortie's own, where its configuration says nothing.
+ADDRESSES = {"api": "127.0.0.1:8477", "telemetry": ":9477"}
 # Kubernetes' own, where a pod says nothing.
 DEFAULT_GRACE = 30
 # What is left for the end after the last call.
@@ -79,6 +89,16 @@ def monitor_ports(rendering, _):
                     yield monitor, f"no port {endpoint.get('port')!r} in Service {service['metadata']['name']}"
 
 
+def monitor_jobs(rendering, _):
+    for monitor in rendering.of("PodMonitor"):
+        label = monitor["spec"].get("jobLabel")
+        if not label and (monitor["spec"].get("namespaceSelector") or {}).get("any"):
+            yield monitor, "no jobLabel: all apps are one job, so that their configurations look like drift"
+        for pod in rendering.pods_of(monitor, monitor["spec"]["selector"]) if label else []:
+            if label not in pod.labels:
+                yield monitor, f"jobLabel {label} is no label of {pod.document['metadata']['name']}"
+
+
 def network_policy_ports(rendering, _):
     for policy in rendering.of("NetworkPolicy"):
         for pod in rendering.pods_of(policy, policy["spec"]["podSelector"]):
@@ -91,13 +111,10 @@ def network_policy_ports(rendering, _):
 def references_of(pod):
     """What a pod needs that it does not have itself: kind, name, the keys that it names, and where it says so."""
     for volume in pod.spec.get("volumes") or []:
-        sources = [volume, *volume.get("projected", {}).get("sources", [])]
-        for source in sources:
-            for key, kind, name in [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")]:
-                if key in source and not source[key].get("optional"):
-                    named = source[key].get(name) or source[key].get("name")
-                    keys = [item["key"] for item in source[key].get("items") or []]
-                    yield kind, named, keys, f"volume {volume['name']}"
+        for kind, name, source in volume_sources(volume):
+            if not source.get("optional"):
+                keys = [item["key"] for item in source.get("items") or []]
+                yield kind, name, keys, f"volume {volume['name']}"
     for field, container in pod.containers():
         where = f"{field}: {container['name']}"
         for variable in container.get("env") or []:
@@ -208,6 +225,9 @@ def restricted(rendering, _):
         for key in ["hostNetwork", "hostPID", "hostIPC"]:
             if pod.spec.get(key):
                 yield pod.document, f"{key} is on"
+        for one in whole.get("sysctls") or []:
+            if one["name"] not in SYSCTLS:
+                yield pod.document, f"sysctl {one['name']} is set"
         for volume in pod.spec.get("volumes") or []:
             for kind in volume.keys() - {"name"} - VOLUMES:
                 yield pod.document, f"volume {volume['name']}: {kind}"
@@ -216,6 +236,9 @@ def restricted(rendering, _):
         for field, container in pod.containers():
             fence = (field, container["name"]) == ("initContainers", FENCE)
             own = container.get("securityContext") or {}
+            for port in container.get("ports") or []:
+                if port.get("hostPort"):
+                    yield pod.document, f"{field}: {container['name']}: hostPort {port['hostPort']} is a port of the node"
             for sentence in unrestricted(own, whole, fence):
                 yield pod.document, f"{field}: {container['name']}: {sentence}"
             if container["name"] in [GATEWAY, FENCE] and own.get("readOnlyRootFilesystem") is not True:
@@ -232,6 +255,8 @@ def unrestricted(own, whole, fence):
         yield "privileged is true"
     if own.get("allowPrivilegeEscalation") is not False:
         yield "allowPrivilegeEscalation is not false"
+    if own.get("procMount", "Default") != "Default":
+        yield f"procMount is {own['procMount']}"
     capabilities = own.get("capabilities") or {}
     if "ALL" not in (capabilities.get("drop") or []):
         yield "capabilities: ALL are not dropped"
@@ -288,10 +313,20 @@ def sidecars(rendering, _):
 def probes(rendering, _):
     for pod in rendering.pods():
         field, gateway = pod.ours()
+        telemetry = {"telemetry", named_ports(gateway).get("telemetry")} if gateway else set()
         for probe, path in PATHS.items() if gateway else []:
-            found = gateway.get(probe, {}).get("httpGet", {}).get("path")
-            if found != path:
-                yield pod.document, f"{field}: {GATEWAY}: {probe} asks for {found}, not {path}"
+            asked = gateway.get(probe, {}).get("httpGet", {})
+            if asked.get("path") != path:
+                yield pod.document, f"{field}: {GATEWAY}: {probe} asks for {asked.get('path')}, not {path}"
+            port = asked.get("port")
+            # That there is no such port is said already.
+            if port in port_values(gateway) and port not in telemetry:
+                yield pod.document, f"{field}: {GATEWAY}: {probe} asks at port {port}, not telemetry"
+
+
+def named_ports(container):
+    """The numbers of a container's ports, by name."""
+    return {port["name"]: port["containerPort"] for port in container.get("ports") or [] if "name" in port}
 
 
 def gateways(rendering):
@@ -300,6 +335,14 @@ def gateways(rendering):
         config = pod.config() if pod.ours()[1] else None
         if config is not None:
             yield pod, config
+
+
+def found_configurations(rendering, options):
+    for pod in rendering.pods():
+        if pod.ours()[1] and pod.config() is None:
+            mounted = {f"{kind}/{name}" for kind, name, _ in pod.config_sources()}
+            if not mounted & set(options.external):
+                yield pod.document, f"{CONFIG_FOLDER}/sortie.yaml: configuration not found, so not checked"
 
 
 def timeouts(config):
@@ -335,11 +378,12 @@ def grace(rendering, _):
 def listeners(rendering, _):
     for pod, config in gateways(rendering):
         _, gateway = pod.ours()
-        ports = {port["name"]: port["containerPort"] for port in gateway.get("ports") or []}
-        for name in ["api", "telemetry"]:
-            address = (config.get("listeners") or {}).get(name, {}).get("address")
-            if address is None:
+        ports = named_ports(gateway)
+        for name, default in ADDRESSES.items():
+            listener = (config.get("listeners") or {}).get(name) or {}
+            if "unix" in listener:
                 continue
+            address = listener.get("address", default)
             host, _, port = address.rpartition(":")
             if int(port) != ports.get(name):
                 yield pod.document, f"listeners.{name} is at {address}, and the container's port {name} is {ports.get(name)}"
@@ -396,6 +440,7 @@ POLICIES = [
     probe_ports,
     service_ports,
     monitor_ports,
+    monitor_jobs,
     network_policy_ports,
     references,
     selectors,
@@ -407,6 +452,7 @@ POLICIES = [
     images,
     sidecars,
     probes,
+    found_configurations,
     grace,
     listeners,
     secret_files,

@@ -17,11 +17,12 @@ import policies
 from manifests import Rendering
 
 EXTERNAL = ["Secret/sortie-tools", "Secret/sortie-tls", "Secret/registry"]
+NOT_CHECKED = "/etc/sortie/sortie.yaml: configuration not found, so not checked"
 FOLDER = pathlib.Path(os.environ["RENDERINGS"])
 
 
-def options(program=None):
-    external = [word for name in EXTERNAL for word in ["--external", name]]
+def options(program=None, external=()):
+    external = [word for name in [*EXTERNAL, *external] for word in ["--external", name]]
     check = ["--sortie", program] if program else []
     return policies.arguments([*external, *check, "none"])
 
@@ -64,11 +65,11 @@ class Changed:
 
 
 class Policies(unittest.TestCase):
-    def refused(self, documents, spoil, *sentences, program=None):
+    def refused(self, documents, spoil, *sentences, program=None, external=()):
         """Exactly these sentences are said."""
         changed = Changed(documents)
         spoil(changed)
-        found = list(policies.findings(Rendering(changed.documents), options(program)))
+        found = list(policies.findings(Rendering(changed.documents), options(program, external)))
         self.assertEqual(found, list(sentences))
 
     def shared(self, spoil, *sentences):
@@ -113,6 +114,20 @@ class Policies(unittest.TestCase):
 
         self.sidecar(spoil, "PodMonitor/sidecars: no port 'metrics' in agent")
 
+    def test_a_monitor_of_all_apps_tells_them_apart(self):
+        def monitor(r, label):
+            selector = {"matchExpressions": [{"key": "sortie/sidecar", "operator": "Exists"}]}
+            spec = {"namespaceSelector": {"any": True}, "selector": selector, "podMetricsEndpoints": [{"port": "telemetry"}]}
+            spec |= {"jobLabel": label} if label else {}
+            r.documents.append({"kind": "PodMonitor", "metadata": {"name": "sidecars"}, "spec": spec})
+
+        self.sidecar(lambda r: monitor(r, "app.kubernetes.io/name"))
+        self.sidecar(
+            lambda r: monitor(r, None),
+            "PodMonitor/sidecars: no jobLabel: all apps are one job, so that their configurations look like drift",
+        )
+        self.sidecar(lambda r: monitor(r, "app"), "PodMonitor/sidecars: jobLabel app is no label of agent")
+
     def test_a_network_policy_s_port(self):
         self.shared(
             lambda r: r.one("NetworkPolicy", "s-sortie")["spec"]["ingress"][0]["ports"][0].update(port=8478),
@@ -123,12 +138,14 @@ class Policies(unittest.TestCase):
         self.shared(
             lambda r: r.documents.remove(r.one("ConfigMap", "s-sortie-config")),
             "Deployment/s-sortie: volume sortie-config: ConfigMap s-sortie-config is not here, and not named as external",
+            "Deployment/s-sortie: " + NOT_CHECKED,
         )
 
     def test_a_missing_key_of_a_config_map(self):
         self.shared(
             lambda r: r.volume("sortie-config")["configMap"].update(items=[{"key": "main.yaml", "path": "sortie.yaml"}]),
             "Deployment/s-sortie: volume sortie-config: ConfigMap s-sortie-config has no main.yaml",
+            "Deployment/s-sortie: " + NOT_CHECKED,
         )
 
     def test_a_missing_secret(self):
@@ -224,7 +241,19 @@ class Policies(unittest.TestCase):
         spoilt("readOnlyRootFilesystem is not true", lambda c: c.pop("readOnlyRootFilesystem"))
         spoilt("capabilities: ALL are not dropped", lambda c: c.pop("capabilities"))
         spoilt("capabilities: NET_ADMIN is added", lambda c: c["capabilities"].update(add=["NET_ADMIN"]))
+        spoilt("procMount is Unmasked", lambda c: c.update(procMount="Unmasked"))
         spoilt("seccompProfile is Unconfined", lambda c: c.update(seccompProfile={"type": "Unconfined"}))
+        self.shared(lambda r: r.container()["securityContext"].update(procMount="Default"))
+        self.shared(
+            lambda r: r.container()["ports"][0].update(hostPort=8477),
+            "Deployment/s-sortie: containers: gateway: hostPort 8477 is a port of the node",
+        )
+
+        def sysctl(r, name):
+            r.pod.setdefault("securityContext", {})["sysctls"] = [{"name": name, "value": "1"}]
+
+        self.shared(lambda r: sysctl(r, "kernel.msgmax"), "Deployment/s-sortie: sysctl kernel.msgmax is set")
+        self.shared(lambda r: sysctl(r, "net.ipv4.tcp_syncookies"))
         self.shared(lambda r: r.pod.update(hostNetwork=True), "Deployment/s-sortie: hostNetwork is on")
         self.shared(
             lambda r: r.pod["volumes"].append({"name": "node", "hostPath": {"path": "/"}}),
@@ -289,6 +318,49 @@ class Policies(unittest.TestCase):
             "Deployment/s-sortie: containers: gateway: startupProbe asks for None, not /readyz",
         )
 
+    def test_where_probes_ask(self):
+        for port in ["api", 8477]:
+            self.shared(
+                lambda r: r.container()["readinessProbe"]["httpGet"].update(port=port),
+                f"Deployment/s-sortie: containers: gateway: readinessProbe asks at port {port}, not telemetry",
+            )
+        self.shared(lambda r: r.container()["readinessProbe"]["httpGet"].update(port=9477))
+
+    def test_a_configuration_that_is_not_found(self):
+        def elsewhere(r):
+            r.container()["volumeMounts"][0].update(mountPath="/config")
+
+        self.shared(elsewhere, "Deployment/s-sortie: " + NOT_CHECKED)
+
+        def removed(r):
+            r.documents.remove(r.one("ConfigMap", "s-sortie-config"))
+
+        self.refused(SHARED, removed, external=["ConfigMap/s-sortie-config"])
+
+    def test_a_configuration_in_a_projected_volume(self):
+        def spoil(r):
+            config = r.volume("sortie-config").pop("configMap")
+            r.volume("sortie-config")["projected"] = {"sources": [{"configMap": config}]}
+            r.configure(lambda c: c["shutdown"].update(grace="25s"))
+
+        self.shared(
+            spoil,
+            "Deployment/s-sortie: shutdown.grace is 25 s, and tool wms_stock may take 120 s: a restart cuts its calls off",
+        )
+
+    def test_a_configuration_under_another_key(self):
+        def spoil(r):
+            r.configure(lambda c: c["shutdown"].update(grace="25s"))
+            data = r.one("ConfigMap", "s-sortie-config")["data"]
+            data["main.yaml"] = data.pop("sortie.yaml")
+            items = [{"key": key, "path": key.replace("main", "sortie")} for key in data]
+            r.volume("sortie-config")["configMap"].update(items=items)
+
+        self.shared(
+            spoil,
+            "Deployment/s-sortie: shutdown.grace is 25 s, and tool wms_stock may take 120 s: a restart cuts its calls off",
+        )
+
     def test_a_grace_period_shorter_than_a_tool_s_timeout(self):
         self.sidecar(
             lambda r: r.pod.update(terminationGracePeriodSeconds=24),
@@ -323,6 +395,21 @@ class Policies(unittest.TestCase):
             "Deployment/s-sortie: listeners.api is at 127.0.0.1:8477: it has to be on an address that a Service reaches",
         )
 
+    def test_listeners_that_are_left_out(self):
+        self.shared(
+            lambda r: r.configure(lambda c: c["listeners"].pop("api")),
+            "Deployment/s-sortie: listeners.api is at 127.0.0.1:8477: it has to be on an address that a Service reaches",
+        )
+        self.shared(lambda r: r.configure(lambda c: c["listeners"].pop("telemetry")))
+        self.shared(lambda r: r.configure(lambda c: c["listeners"].update(api={"unix": {"path": "/run/sortie/api.sock"}})))
+
+        def moved(r):
+            r.configure(lambda c: c["listeners"].pop("telemetry"))
+            r.container()["ports"][1].update(containerPort=9464)
+            r.one("NetworkPolicy", "s-sortie")["spec"]["ingress"][1]["ports"][0].update(port=9464)
+
+        self.shared(moved, "Deployment/s-sortie: listeners.telemetry is at :9477, and the container's port telemetry is 9464")
+
     def test_secrets_are_mounted(self):
         self.shared(
             lambda r: r.configure(lambda c: c["auth"]["keys"][0].update(key={"file": "/run/keys/support"})),
@@ -339,6 +426,19 @@ class Policies(unittest.TestCase):
             "addresses; write one such as `10.20.0.0/16` or `10.20.1.5/32`",
             program=program,
         )
+
+
+class Rendered(unittest.TestCase):
+    """What values make of the chart."""
+
+    def test_name_servers_beside_the_cluster_s_and_their_ports(self):
+        for name in ["s-sortie", "s-sortie-clients"]:
+            egress = Changed(SHARED).one("NetworkPolicy", name)["spec"]["egress"]
+            rule = next(one for one in egress if {"port": 53, "protocol": "UDP"} in one["ports"])
+            self.assertEqual(rule["to"][1:], [{"ipBlock": {"cidr": "169.254.20.10/32"}}])
+            self.assertEqual(
+                rule["ports"], [{"port": port, "protocol": protocol} for port in [53, 5353] for protocol in ["UDP", "TCP"]]
+            )
 
 
 class Command(unittest.TestCase):

@@ -252,6 +252,8 @@ fn values_that_make_no_sense_are_refused() {
         ("shared", "config.auth=null", "config.auth is needed with mode shared"),
         ("shared", "replicaCount=two", "at '/replicaCount': got string, want integer"),
         ("shared", "cluster.podCidrs={10.0.0.0/77}", "at '/cluster/podCidrs/0'"),
+        ("shared", "networkPolicy.dns.cidrs={10.0.0.0/77}", "at '/networkPolicy/dns/cidrs/0'"),
+        ("shared", "networkPolicy.dns.ports={0}", "at '/networkPolicy/dns/ports/0'"),
         ("shared", "image.tag=latest", "at '/image/tag'"),
         ("shared", "resources.shared.limits.cpu=1", "additional properties 'cpu' not allowed"),
         (
@@ -278,7 +280,7 @@ fn each_policy_refuses_what_it_is_for() {
     cluster.example_app();
     let binary = Path::new(env!("CARGO_BIN_EXE_sortie"));
     let set = [("RENDERINGS", cluster.folder.path()), ("SORTIE", binary)];
-    assert!(Cluster::tests(&cluster.python, "test_policies", &set) >= 28);
+    assert!(Cluster::tests(&cluster.python, "test_policies", &set) >= 35);
     assert_eq!(Cluster::tests(&cluster.python, "test_same", &[]), 3);
 }
 
