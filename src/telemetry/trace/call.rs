@@ -327,9 +327,9 @@ fn strip(value: &mut Json, forms: &[String]) -> bool {
             }
             None => false,
         },
-        Json::Array(items) => items.iter_mut().fold(false, |any, item| strip(item, forms) || any),
+        Json::Array(items) => strip_all(items.iter_mut(), forms),
         Json::Object(fields) => {
-            let mut any = fields.values_mut().fold(false, |any, item| strip(item, forms) || any);
+            let mut any = strip_all(fields.values_mut(), forms);
             let named: Vec<String> =
                 fields.keys().filter(|name| removed(name, forms).is_some()).cloned().collect();
             for name in named {
@@ -342,6 +342,14 @@ fn strip(value: &mut Json, forms: &[String]) -> bool {
         }
         Json::Null | Json::Bool(_) | Json::Number(_) => false,
     }
+}
+
+fn strip_all<'a>(values: impl Iterator<Item = &'a mut Json>, forms: &[String]) -> bool {
+    let mut any = false;
+    for value in values {
+        any |= strip(value, forms);
+    }
+    any
 }
 
 #[cfg(test)]
