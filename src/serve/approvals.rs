@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -89,8 +88,7 @@ async fn decide(
     request: Request,
     yes: bool,
 ) -> Result<Response, ApiError> {
-    let mut visit = Visit::begin(state, request, SCOPE).await?;
-    let body = std::mem::replace(&mut visit.body, Body::empty());
+    let (visit, body) = Visit::begin_with_body(state, request, SCOPE).await?;
     let bytes = state.read_json(&visit.headers, body, MAX_BODY).await?;
     let (id, verdict) = (approval_id(id)?, verdict(&bytes, yes)?);
     let approval = settle(state.gateway.clone(), visit.caller.clone(), id, verdict).await?;

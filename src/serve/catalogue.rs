@@ -1,10 +1,7 @@
 //! The catalogue: the tools that a key may know of, all of them, one, or those of an agent (contract, section 5).
 
-use std::sync::Arc;
-
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,15 +10,15 @@ use serde_json::value::RawValue;
 
 use crate::config::leaf::Span;
 use crate::config::redact::without_query;
-use crate::config::snapshot::{Snapshot, Tool};
-use crate::net::epoch::Epoch;
+use crate::config::snapshot::Tool;
 use crate::policy::export::Provider;
-use crate::policy::identity::{Caller, Scope};
+use crate::policy::identity::Scope;
 use crate::serve::calls::ApiState;
 use crate::serve::http::{ApiCode, ApiError};
 use crate::serve::query::{bad, page_size, parameters};
 use crate::serve::route::Route;
 use crate::serve::tagged::Tagged;
+use crate::serve::visit::Visit;
 use crate::telemetry::labels::LimitScope;
 
 /// The only kind of tool that this version has.
@@ -40,7 +37,7 @@ pub fn routes() -> Vec<Route<ApiState>> {
 }
 
 async fn all(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
-    let visit = Visit::begin(&state, request).await?;
+    let visit = Visit::begin(&state, request, &[Scope::Agent]).await?;
     visit.list(|_| true)
 }
 
@@ -49,7 +46,7 @@ async fn of_agent(
     agent: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let visit = Visit::begin(&state, request).await?;
+    let visit = Visit::begin(&state, request, &[Scope::Agent]).await?;
     let agents = &visit.snapshot().agents;
     let agent = agent.ok().map(|Path(agent)| agent);
     let agent = agent.filter(|agent| agents.knows(agent) && visit.caller.speaks_for(agent));
@@ -64,7 +61,7 @@ async fn one(
     tool: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let visit = Visit::begin(&state, request).await?;
+    let visit = Visit::begin(&state, request, &[Scope::Agent]).await?;
     let [format] = parameters(visit.query.as_deref(), &["format"])?;
     let format = format.map(|text| provider(&text)).transpose()?;
     let tool = tool.ok().and_then(|Path(tool)| visit.tool(&tool));
@@ -79,40 +76,7 @@ async fn one(
     Ok(visit.answer(tool.exports.text(provider).into()))
 }
 
-/// One request, let in.
-struct Visit {
-    epoch: Arc<Epoch>,
-    caller: Arc<Caller>,
-    query: Option<String>,
-    headers: HeaderMap,
-}
-
 impl Visit {
-    async fn begin(state: &ApiState, request: Request) -> Result<Self, ApiError> {
-        let epoch = state.gateway.epoch();
-        let (parts, _) = request.into_parts();
-        let now = state.gateway.clock().unix_ms().div_euclid(1000);
-        let caller = state.doorkeeper.admit(&epoch, &parts, Scope::Agent, now).await?;
-        let query = parts.uri.query().map(str::to_owned);
-        Ok(Self { epoch, caller, query, headers: parts.headers })
-    }
-
-    fn snapshot(&self) -> &Snapshot {
-        &self.epoch.snapshot
-    }
-
-    fn shows(&self, tool: &Tool) -> bool {
-        self.snapshot().agents.shows(&self.caller, tool.name.as_str())
-    }
-
-    /// The tool of this name, exported name or id, where the caller may know of it.
-    fn tool(&self, text: &str) -> Option<&Tool> {
-        let snapshot = self.snapshot();
-        let by_id = || snapshot.tools.values().find(|tool| tool.id == text);
-        let tool = snapshot.tool_by_any_name(text).or_else(by_id)?;
-        self.shows(tool).then_some(tool)
-    }
-
     /// The tools that the caller may know of, by name.
     fn tools(&self, holds: impl Fn(&Tool) -> bool) -> Vec<&Tool> {
         let tools = self.snapshot().tools.values().map(AsRef::as_ref);

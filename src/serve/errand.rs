@@ -1,31 +1,23 @@
-//! One request about policies, let in by its key: the tool that it names, and its body as a JSON object.
-
-use std::sync::Arc;
+//! One request about policies, let in by its key, and its body as a JSON object.
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::HeaderMap;
 use http_body::Body as _;
 use serde_json::{Map, Value};
 
-use crate::config::snapshot::{Snapshot, Tool};
 use crate::model::json;
-use crate::net::epoch::Epoch;
-use crate::policy::identity::{Caller, Scope};
+use crate::policy::identity::Scope;
 use crate::serve::calls::ApiState;
 use crate::serve::http::{ApiCode, ApiError};
+use crate::serve::visit::Visit;
 use crate::store::StoreError;
 
 /// The request.
 pub struct Errand {
     /// The routes' means.
     pub state: ApiState,
-    /// The configuration that it is answered by.
-    pub epoch: Arc<Epoch>,
-    /// Who asks.
-    pub caller: Arc<Caller>,
-    query: Option<String>,
-    headers: HeaderMap,
+    /// Who asks, and for what.
+    pub visit: Visit,
 }
 
 impl Errand {
@@ -40,30 +32,8 @@ impl Errand {
         request: Request,
         scope: Scope,
     ) -> Result<(Self, Body), ApiError> {
-        let epoch = state.gateway.epoch();
-        let (parts, body) = request.into_parts();
-        let now = state.gateway.clock().unix_ms().div_euclid(1000);
-        let caller = state.doorkeeper.admit(&epoch, &parts, scope, now).await?;
-        let query = parts.uri.query().map(str::to_owned);
-        Ok((Self { state, epoch, caller, query, headers: parts.headers }, body))
-    }
-
-    /// The configuration.
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.epoch.snapshot
-    }
-
-    /// What stands after the `?` of the path.
-    pub fn query(&self) -> Option<&str> {
-        self.query.as_deref()
-    }
-
-    /// The tool of this name, exported name or id, where the caller may know of it.
-    pub fn tool(&self, text: &str) -> Option<&Arc<Tool>> {
-        let snapshot = self.snapshot();
-        let by_id = || snapshot.tools.values().find(|tool| tool.id == text);
-        let tool = snapshot.tool_by_any_name(text).or_else(by_id)?;
-        snapshot.agents.shows(&self.caller, tool.name.as_str()).then_some(tool)
+        let (visit, body) = Visit::begin_with_body(&state, request, &[scope]).await?;
+        Ok((Self { state, visit }, body))
     }
 
     /// A body: a JSON object without duplicate keys. None at all is an empty one.
@@ -71,8 +41,8 @@ impl Errand {
         if body.is_end_stream() {
             return Ok(Map::new());
         }
-        let limit = self.epoch.snapshot.listeners.api.max_body;
-        let bytes = self.state.read_json(&self.headers, body, limit).await?;
+        let limit = self.visit.snapshot().listeners.api.max_body;
+        let bytes = self.state.read_json(&self.visit.headers, body, limit).await?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| ApiError::new(ApiCode::BadRequest, "the body is not UTF-8"))?;
         match json::read_value(text) {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -91,8 +90,7 @@ async fn confirmed(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut visit = Visit::begin(&state, request, &[Scope::AgentCall]).await?;
-    let body = std::mem::replace(&mut visit.body, Body::empty());
+    let (visit, body) = Visit::begin_with_body(&state, request, &[Scope::AgentCall]).await?;
     let bytes = state.read_json(&visit.headers, body, MAX_BODY).await?;
     let yes = word(&bytes)?;
     let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);

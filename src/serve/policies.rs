@@ -82,7 +82,7 @@ impl PolicyErrand {
 
     /// The caller's organisation.
     pub fn organisation(&self) -> &str {
-        &self.errand.caller.organisation
+        &self.errand.visit.caller.organisation
     }
 
     /// The policy of an id in a path.
@@ -96,7 +96,7 @@ impl PolicyErrand {
     }
 
     fn of_file(&self, id: &str) -> Option<&Policy> {
-        let policies = &self.errand.snapshot().policies;
+        let policies = &self.errand.visit.snapshot().policies;
         policies.iter().find(|policy| *policy.id == *id).map(AsRef::as_ref)
     }
 
@@ -115,7 +115,7 @@ impl PolicyErrand {
         match found {
             Found::Kept(kept) => PolicyShape::of_kept(kept),
             Found::File(policy) => {
-                let written = self.errand.snapshot().redacted.get("policies");
+                let written = self.errand.visit.snapshot().redacted.get("policies");
                 let written = written.and_then(Value::as_array);
                 let is_it =
                     |one: &&Value| one.get("id").and_then(Value::as_str) == Some(&policy.id);
@@ -166,7 +166,7 @@ impl PolicyErrand {
             subject: Some(id.to_owned()),
             before: before.map(digest),
             after: after.map(digest),
-            ..audit.deed_of(&self.errand.caller, action)
+            ..audit.deed_of(&self.errand.visit.caller, action)
         });
     }
 
@@ -180,8 +180,8 @@ impl PolicyErrand {
 
 async fn list(State(state): State<ApiState>, request: Request) -> Result<Response, ApiError> {
     let desk = PolicyErrand::begin(state, request).await?;
-    let [] = parameters(desk.errand.query(), &[])?;
-    let of_file = desk.errand.snapshot().policies.iter().map(|policy| Found::File(policy));
+    let [] = parameters(desk.errand.visit.query.as_deref(), &[])?;
+    let of_file = desk.errand.visit.snapshot().policies.iter().map(|policy| Found::File(policy));
     let kept = desk.book().list(desk.organisation()).into_iter().map(Found::Kept);
     let data: Vec<_> = of_file.chain(kept).map(|found| desk.shape(&found)).collect();
     Ok(answer(StatusCode::OK, &json!({ "data": data })))

@@ -74,7 +74,7 @@ async fn policy_of_tool(
     request: Request,
 ) -> Result<Response, ApiError> {
     let errand = Errand::begin(state, request, Scope::Agent).await?;
-    let [] = parameters(errand.query(), &[])?;
+    let [] = parameters(errand.visit.query.as_deref(), &[])?;
     let tool = named(&errand, tool)?;
     let shadow = tool.policy.candidate.as_ref().map(|candidate| {
         let when: Vec<_> = candidate.when.iter().map(ToString::to_string).collect();
@@ -134,7 +134,7 @@ async fn simulate(State(state): State<ApiState>, request: Request) -> Result<Res
         ApiError::new(ApiCode::Overloaded, "another policy is being simulated, try again")
     })?;
     let days = Days::until(gateway.clock().unix_ms(), days);
-    let snapshot = desk.errand.snapshot();
+    let snapshot = desk.errand.visit.snapshot();
     let simulated = desk.book().simulate(snapshot, desk.organisation(), &policy, days).await;
     let simulated = simulated.map_err(|error| unavailable(&error))?;
     let head = json!({
@@ -145,14 +145,14 @@ async fn simulate(State(state): State<ApiState>, request: Request) -> Result<Res
 }
 
 fn named(errand: &Errand, tool: Result<Path<String>, PathRejection>) -> Result<&Tool, ApiError> {
-    let tool = tool.ok().and_then(|Path(tool)| errand.tool(&tool));
+    let tool = tool.ok().and_then(|Path(tool)| errand.visit.tool(&tool));
     let none = || ApiError::new(ApiCode::NotFound, "there is no tool with this name or id");
     tool.map(AsRef::as_ref).ok_or_else(none)
 }
 
 /// What was counted up to now, of the days that the request names.
 async fn counted(errand: &Errand, policy: &str) -> Result<(Days, ShadowReport), ApiError> {
-    let [days] = parameters(errand.query(), &["days"])?;
+    let [days] = parameters(errand.visit.query.as_deref(), &["days"])?;
     let days = days.map_or(Ok(DAYS), |text| {
         let most = usize::try_from(MAX_DAYS).unwrap_or(usize::MAX);
         let days = whole(&text, 1, most).and_then(|days| u64::try_from(days).ok());
@@ -162,7 +162,7 @@ async fn counted(errand: &Errand, policy: &str) -> Result<(Days, ShadowReport), 
     let days = Days::until(gateway.clock().unix_ms(), days);
     // The totals are those of the calls that were made, also of this second's.
     gateway.tally().flush().await.map_err(|error| unavailable(&error))?;
-    let report = gateway.policies().report(&errand.caller.organisation, policy, days).await;
+    let report = gateway.policies().report(&errand.visit.caller.organisation, policy, days).await;
     report.map(|report| (days, report)).map_err(|error| unavailable(&error))
 }
 
