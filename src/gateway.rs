@@ -426,6 +426,9 @@ impl Gateway {
             tool,
             call,
             arguments: &arguments,
+            identity: way
+                .live
+                .map_or_else(|| call.context.idempotency_key(), |live| live.identity.clone()),
             permit: &permit,
             deadline,
             presence,
