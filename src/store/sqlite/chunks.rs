@@ -102,10 +102,7 @@ impl Desk {
             let identities = [held(call.identity), held(call.alias)];
             let ended_ms = call.finished_at_ms.unwrap_or(i64::MAX);
             names::push(&mut self.names, &Names { id, identities, ended_ms });
-            self.known.add_id(id, place);
-            for identity in identities.into_iter().flatten() {
-                self.known.bind(identity, place);
-            }
+            self.known.add(id, identities, place);
             if chunk.calls == CALLS || chunk.place.len() >= BYTES {
                 self.store_chunk(batch, filling.take())?;
             }
@@ -175,11 +172,7 @@ impl Desk {
             }
             let names = names?;
             let place = place(n, slot);
-            if self.known.row(names.id) == Some(place) {
-                self.known.remove_id(names.id);
-                unbind(&self.known, &names, place);
-                gone += 1;
-            }
+            gone += usize::from(self.known.remove(names.id, names.identities, place));
             next = slot + 1;
         }
         let done = if is_whole {
@@ -248,7 +241,9 @@ impl Desk {
         for (slot, names) in (0..).zip(names::all(kept.as_deref().unwrap_or_default())) {
             let names = names?;
             if !names.holds(replay_ms) {
-                unbind(&self.known, &names, place(n, slot));
+                for identity in names.identities.into_iter().flatten() {
+                    self.known.unbind(identity, place(n, slot));
+                }
             }
         }
         Ok(())
@@ -419,12 +414,6 @@ fn place_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Place>> {
     let (segment, offset, bytes) = (number(0)?, number(1)?, number(2)?);
     let place = || Some(Place { segment: segment?, offset: offset?, bytes: bytes? });
     Ok(place())
-}
-
-fn unbind(known: &Known, names: &Names, place: i64) {
-    for identity in names.identities.into_iter().flatten() {
-        known.unbind(identity, place);
-    }
 }
 
 fn lost(place: i64) -> StoreError {
