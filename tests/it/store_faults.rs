@@ -114,6 +114,23 @@ async fn f143_a_loss_of_power_takes_the_latest_finished_calls_and_nothing_else()
     assert_eq!(store.call("shop", &call_id(4)).await, Ok(Some(call(4, DONE))));
 }
 
+/// They may be gone from the disk before it says so.
+#[tokio::test]
+async fn f143_a_loss_of_power_does_not_bring_forgotten_calls_back_as_damage() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    in_files_of_their_own(&path, 1..=4).await;
+    let files = segments(&path);
+    files[..2].iter().for_each(|file| std::fs::remove_file(file).expect("it works"));
+    let store = SqliteStore::open(&path).expect("it opens");
+    let known = [1, 2, 3, 4].map(|number| store.may_know("shop", Some(&call_id(number)), None));
+    assert_eq!(known, [false, false, true, true]);
+    drop(store);
+    std::fs::remove_file(&files[2]).expect("it works");
+    std::fs::write(&files[0], "").expect("it works");
+    assert!(refused(&path).contains("finished call"), "one in between is damage");
+}
+
 #[tokio::test]
 async fn files_of_calls_that_are_forgotten_go() {
     let folder = tempfile::tempdir().expect("it works");
@@ -203,7 +220,9 @@ async fn a_folder_that_is_not_there_is_said_and_the_file_is_the_owner_s_alone() 
     let folder = tempfile::tempdir().expect("it works");
     let text = refused(&folder.path().join("nowhere/sortie.db"));
     assert!(text.contains("cannot be opened for writing"), "{text}");
-    let text = refused(folder.path());
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).expect("it works");
+    let text = refused(&inner);
     assert!(text.contains("cannot be opened for writing"), "{text}");
     let path = folder.path().join("sortie.db");
     let store = SqliteStore::open(&path).expect("it works");

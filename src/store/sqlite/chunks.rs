@@ -313,7 +313,7 @@ pub(super) struct Loaded {
     pub(super) held: Vec<Held>,
     /// The segments that they are in, in order.
     pub(super) segments: Vec<u64>,
-    /// Those whose calls a loss of power took, before they were on the disk.
+    /// Those whose calls are gone with a loss of power: the latest were not on the disk yet, or the oldest were forgotten and that was not.
     pub(super) lost: Vec<i64>,
 }
 
@@ -325,6 +325,7 @@ pub(super) fn load(
 ) -> rusqlite::Result<Loaded> {
     let last = "SELECT segment FROM chunks ORDER BY n DESC LIMIT 1";
     let last: Option<u64> = connection.query_row(last, [], |row| row.get(0)).optional()?.flatten();
+    let oldest = lengths.first_key_value().map_or(u64::MAX, |(oldest, _)| *oldest);
     let mut loaded = Loaded { next: 1, held: Vec::new(), segments: Vec::new(), lost: Vec::new() };
     let query = "SELECT n, first, names, segment, offset, bytes, bytes = length(records) \
         FROM chunks ORDER BY n";
@@ -338,7 +339,7 @@ pub(super) fn load(
             Some(place) => {
                 let there = lengths.get(&place.segment).copied().unwrap_or_default();
                 let is_whole = place.offset.saturating_add(place.bytes) <= there;
-                if !is_whole && Some(place.segment) == last {
+                if !is_whole && (Some(place.segment) == last || place.segment < oldest) {
                     loaded.lost.push(n);
                     continue;
                 }

@@ -120,7 +120,10 @@ pub(super) fn file(path: &Path) -> Result<(Desk, Shelf), OpenError> {
     }
     let mark = "SELECT shelf FROM marks";
     let mark: rusqlite::Result<String> = connection.query_row(mark, [], |row| row.get(0));
-    let shelf = Shelf::open(path, &mark.map_err(|error| explain(path, error))?).map_err(access)?;
+    let mark = mark.map_err(|error| explain(path, error))?;
+    let folder = Shelf::folder(path);
+    let access = |error| OpenError::Access { path: folder.clone(), error };
+    let shelf = Shelf::open(&folder, &mark).map_err(access)?;
     let lengths = shelf.lengths().map_err(access)?;
     let (mut desk, segments) = desk(connection, &lengths).map_err(|error| explain(path, error))?;
     desk.segments = Some(Segments::begin(shelf.clone(), &segments).map_err(access)?);
@@ -211,7 +214,7 @@ fn desk(
         let batches = lost.len();
         tracing::warn!(
             batches,
-            "The latest finished calls were not on the disk yet when the machine went down: they are not known any more."
+            "The machine went down before the latest finished calls were on the disk, or before the oldest were forgotten: they are not known any more."
         );
     }
     {

@@ -54,12 +54,17 @@ struct End {
 }
 
 impl Shelf {
-    /// That of the store in a file; its folder is made where there is none.
-    pub(super) fn open(store: &Path, mark: &str) -> io::Result<Self> {
+    /// Where that of the store in this file is.
+    pub(super) fn folder(store: &Path) -> PathBuf {
         let mut folder = store.as_os_str().to_owned();
         folder.push(".calls");
-        let folder = PathBuf::from(folder);
-        match DirBuilder::new().mode(0o700).create(&folder) {
+        folder.into()
+    }
+
+    /// The one in this folder, which is made where there is none. `mark` keeps apart two stores that stood in one place
+    /// after each other.
+    pub(super) fn open(folder: &Path, mark: &str) -> io::Result<Self> {
+        match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -200,7 +205,7 @@ mod tests {
 
     fn folder() -> (tempfile::TempDir, Shelf) {
         let folder = tempfile::tempdir().expect("a folder");
-        let shelf = Shelf::open(&folder.path().join("sortie.db"), "ab").expect("it is made");
+        let shelf = Shelf::open(folder.path(), "ab").expect("it is made");
         (folder, shelf)
     }
 
@@ -250,7 +255,7 @@ mod tests {
     #[test]
     fn a_start_leaves_what_is_wanted_and_what_is_another_stores() {
         let (folder, shelf) = folder();
-        let other = Shelf::open(&folder.path().join("sortie.db"), "cd").expect("it is there");
+        let other = Shelf::open(folder.path(), "cd").expect("it is there");
         for shelf in [&shelf, &other] {
             for number in 1..=3_u64 {
                 fs::write(shelf.path(number), number.to_string()).expect("it is written");
