@@ -203,14 +203,15 @@ impl Segments {
         gone.for_each(|one| self.shelf.remove(one));
     }
 
-    /// What is there is on the disk.
-    pub(super) fn sync(&mut self) -> io::Result<()> {
-        if self.is_dirty {
+    /// What is there is on the disk; whether it was not before.
+    pub(super) fn sync(&mut self) -> io::Result<bool> {
+        let was_dirty = self.is_dirty;
+        if was_dirty {
             let path = self.shelf.path(self.end.segment);
             self.file()?.sync_data().map_err(|error| at(&path, &error))?;
             self.is_dirty = false;
         }
-        Ok(())
+        Ok(was_dirty)
     }
 
     /// The next file begins where this one has had calls for so long: a file goes as a whole, with its youngest call.

@@ -1,5 +1,6 @@
 //! What is old enough is forgotten, a little at a time: whoever decides or begins a call comes in between.
 
+use std::io;
 use std::time::Duration;
 
 use rusqlite::params;
@@ -129,10 +130,14 @@ impl Desk {
     fn settle(&mut self, keep: &Keep, now_ms: i64) -> Result<(), StoreError> {
         let Some(segments) = &mut self.segments else { return Ok(()) };
         let age_ms = i64::try_from(keep.calls.as_millis() / PARTS).unwrap_or(i64::MAX);
-        let settled = segments.sync().and_then(|()| segments.turn_after(age_ms, now_ms));
+        let mut settle = || Ok((segments.sync()?, segments.turn_after(age_ms, now_ms)?));
+        let settled =
+            settle().map_err(|error: io::Error| StoreError::Unavailable(error.to_string()));
+        let (is_synced, has_turned) = settled?;
         // The one before may have no call any more.
-        self.has_gaps |= settled.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(())
+        self.has_gaps |= has_turned;
+        // Only with something of its own does a transaction take the rows before it along.
+        if is_synced { self.touch() } else { Ok(()) }
     }
 
     fn excess(&self, most: u64) -> Result<usize, StoreError> {
