@@ -132,11 +132,14 @@ impl Segments {
             // It was not full when its process ended.
             File::open(shelf.path(last))?.sync_data()?;
         }
-        let segment = match found.last_key_value() {
-            Some((number, 0)) => *number,
-            Some((number, _)) => number + 1,
-            None => first,
-        };
+        let next = found.last_key_value().map_or(
+            first,
+            |(last, bytes)| {
+                if *bytes == 0 { *last } else { last + 1 }
+            },
+        );
+        // No number is used twice.
+        let segment = next.max(first);
         let end = End { segment, offset: 0 };
         let oldest = found.first_key_value().map_or(segment, |(oldest, _)| *oldest);
         let mut segments =
