@@ -1,0 +1,150 @@
+//! What somebody asked for is whole where they hang up before it is: the store's change, what follows from it, and the
+//! line of the audit trail.
+//!
+//! The store is held by a transaction of the test, so that the gateway is in the midst of it when its client goes away.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+use crate::support::config::API_KEY;
+use crate::support::gateway::Gateway;
+use crate::support::http::{RawClient, request};
+use crate::support::script::{Script, answer};
+use crate::support::wait::poll;
+use crate::support::world::World;
+
+const DESK: &str = "sk-desk-Rf7HnQ2xWc9KpL4m";
+/// Requests that are answered before somebody hangs up.
+const LATER: usize = 5;
+
+/// A gateway that keeps what it does in a file.
+struct Desk {
+    gateway: Gateway,
+    world: World,
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    /// Its tool `refund` waits for an operator, its tool `book` for the person.
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let world = World::plain().await;
+        world.upstream.default(Script::always(answer(200, "application/json", r#"{"paid":true}"#)));
+        let refund = world.tool("refund").set("policy", json!("require_approval"));
+        let book = world.tool("book").set("policy", json!("ask_first"));
+        let scopes = json!({"scopes": ["agent:approve", "agent:policy", "agent:call"]});
+        let url = format!("sqlite:{}", Self::file(&folder).display());
+        let config = world.config().tool(refund).tool(book).key("desk", DESK, scopes);
+        let gateway = config.set("/storage", json!({"url": url})).start().await;
+        Self { gateway, world, folder }
+    }
+
+    fn file(folder: &tempfile::TempDir) -> PathBuf {
+        folder.path().join("kept.db")
+    }
+
+    /// Holds the store: until this is dropped, nobody else writes.
+    fn hold(&self) -> Connection {
+        let connection = Connection::open(Self::file(&self.folder)).expect("the file");
+        connection.execute_batch("BEGIN IMMEDIATE").expect("it is held");
+        connection
+    }
+
+    /// A call of a tool that waits.
+    async fn waiting(&self, tool: &str) -> Value {
+        let call = self.gateway.call(tool, json!({})).await;
+        assert_eq!(call.0.status, 202, "{}", call.0.text());
+        call.0.json()
+    }
+
+    /// Asks for something, and hangs up before the answer.
+    async fn ask(&self, method: &str, path: &str, body: Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut client = RawClient::connect(self.gateway.api()).await;
+        client.write(request(method, path, Some(DESK), &body).as_bytes()).await;
+        // What came later is answered, and reads the store too: by then the first one waits for it.
+        for _ in 0..LATER {
+            let list = request("GET", "/v1/policies", Some(DESK), "");
+            assert_eq!(self.gateway.send(list.as_bytes()).await.status, 200);
+        }
+        client.half_close().await;
+        assert!(client.read_to_end().await.is_empty(), "nobody is answered any more");
+    }
+
+    /// The same while the store is held, which is free afterwards.
+    async fn ask_meanwhile(&self, method: &str, path: &str, body: Value) {
+        let held = self.hold();
+        self.ask(method, path, body).await;
+        drop(held);
+    }
+
+    /// The line of the audit trail that says who did this.
+    async fn taken_down(&self, action: &str, subject: &Value) {
+        let line = poll(&format!("the line of {action}"), || async {
+            let lines = self.gateway.log_lines();
+            lines.into_iter().find(|line| line["action"] == action)
+        })
+        .await;
+        assert_eq!((&line["actor"], &line["subject"]), (&json!("desk"), subject), "{line}");
+    }
+
+    /// How a call ended.
+    async fn ended(&self, call: &Value) -> Value {
+        let path = format!("/v1/calls/{}?wait_ms=20000", call["id"].as_str().expect("an id"));
+        self.gateway.send(request("GET", &path, Some(API_KEY), "").as_bytes()).await.json()
+    }
+}
+
+fn decision(call: &Value, verb: &str) -> (String, Value) {
+    let approval = &call["approval"];
+    let id = approval["id"].as_str().expect("an id");
+    let digest = &approval["arguments_digest"];
+    (format!("/v1/approvals/{id}/{verb}"), json!({"arguments_digest": digest}))
+}
+
+#[tokio::test]
+async fn a_decision_is_whole_where_whoever_decides_hangs_up() {
+    let desk = Desk::new().await;
+    for (verb, action, status) in
+        [("approve", "approved", "succeeded"), ("reject", "rejected", "refused")]
+    {
+        let call = desk.waiting("refund").await;
+        let (path, body) = decision(&call, verb);
+        desk.ask_meanwhile("POST", &path, body).await;
+        desk.taken_down(&format!("approval.{action}"), &call["approval"]["id"]).await;
+        assert_eq!(desk.ended(&call).await["status"], status);
+        let labels = [("tool", "refund"), ("result", action)];
+        assert_eq!(desk.gateway.metrics().await.value("sortie_approvals_total", &labels), 1.0);
+    }
+    assert_eq!(desk.world.upstream.requests().len(), 1);
+    desk.gateway.finish().await;
+}
+
+#[tokio::test]
+async fn a_person_s_word_is_whole_where_the_runtime_hangs_up() {
+    let desk = Desk::new().await;
+    for (yes, action, status) in
+        [(true, "call.confirmed", "succeeded"), (false, "call.declined", "refused")]
+    {
+        let call = desk.waiting("book").await;
+        let path = format!("/v1/calls/{}/confirmed", call["id"].as_str().expect("an id"));
+        desk.ask_meanwhile("POST", &path, json!({ "yes": yes })).await;
+        desk.taken_down(action, &call["id"]).await;
+        assert_eq!(desk.ended(&call).await["status"], status);
+    }
+    desk.gateway.finish().await;
+}
+
+#[tokio::test]
+async fn a_call_is_taken_back_whole_where_the_runtime_hangs_up() {
+    let desk = Desk::new().await;
+    let call = desk.waiting("refund").await;
+    let path = format!("/v1/calls/{}/cancel", call["id"].as_str().expect("an id"));
+    desk.ask_meanwhile("POST", &path, Value::Null).await;
+    let line = desk.gateway.call_line(call["id"].as_str().expect("an id")).await;
+    assert_eq!(line["code"], "cancelled", "{line}");
+    assert_eq!(desk.ended(&call).await["status"], "refused");
+    desk.gateway.finish().await;
+}
