@@ -148,3 +148,20 @@ async fn a_call_is_taken_back_whole_where_the_runtime_hangs_up() {
     assert_eq!(desk.ended(&call).await["status"], "refused");
     desk.gateway.finish().await;
 }
+
+#[tokio::test]
+async fn a_change_of_a_policy_is_whole_where_whoever_makes_it_hangs_up() {
+    let desk = Desk::new().await;
+    let one = "/v1/policies/rule";
+    let rule = json!({"id": "rule", "mode": "shadow", "effect": "deny"});
+    for (method, path, body, action) in [
+        ("POST", "/v1/policies", rule, "policy.created"),
+        ("PATCH", one, json!({"message": "No."}), "policy.changed"),
+        ("POST", "/v1/policies/rule/enforce", Value::Null, "policy.enforced"),
+        ("DELETE", one, Value::Null, "policy.deleted"),
+    ] {
+        desk.ask_meanwhile(method, path, body).await;
+        desk.taken_down(action, &json!("rule")).await;
+    }
+    desk.gateway.finish().await;
+}
