@@ -241,7 +241,15 @@ impl Gateway {
         self.log.call_lines()
     }
 
-    /// Waits until no call runs.
+    /// Does what is not to be left half-done, also where whoever asked goes away: the end of the process waits for it.
+    pub async fn to_the_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        self.in_flight.to_the_end(work).await
+    }
+
+    /// Waits until no call runs and nothing is half-done.
     pub async fn idle(&self) {
         self.in_flight.idle().await;
     }

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::gateway::Gateway;
-use crate::gateway::flight::to_the_end;
 use crate::gateway::told::{CallError, Verdict};
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::outcome_text::ApprovalBody;
@@ -102,7 +101,8 @@ pub(super) async fn settle(
     id: ApprovalId,
     verdict: Verdict,
 ) -> Result<Approval, CallError> {
-    to_the_end(async move { settle_now(&gateway, &caller, &id, verdict).await }).await
+    let own = gateway.clone();
+    gateway.to_the_end(async move { settle_now(&own, &caller, &id, verdict).await }).await
 }
 
 async fn settle_now(

@@ -8,7 +8,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 
-use crate::gateway::flight::to_the_end;
 use crate::gateway::told::{CallError, Told};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
@@ -81,8 +80,8 @@ async fn cancel(
 ) -> Result<Response, ApiError> {
     let visit = Visit::begin(&state, request, &[Scope::AgentCall]).await?;
     let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);
-    let told = to_the_end(async move { gateway.cancel(&caller, &id).await }).await?;
-    Ok(answer(told))
+    let told = state.gateway.to_the_end(async move { gateway.cancel(&caller, &id).await });
+    Ok(answer(told.await?))
 }
 
 async fn confirmed(
@@ -94,7 +93,7 @@ async fn confirmed(
     let bytes = state.read_json(&visit.headers, body, MAX_BODY).await?;
     let yes = word(&bytes)?;
     let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);
-    let told = to_the_end(async move {
+    let told = state.gateway.to_the_end(async move {
         let told = gateway.confirm(&caller, &id, yes).await?;
         let audit = gateway.audit();
         let action = if yes { "call.confirmed" } else { "call.declined" };

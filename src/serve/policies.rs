@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 
 use crate::config::kept_policy::{self, PolicyFault};
 use crate::config::policies::make_id;
-use crate::gateway::flight::to_the_end;
 use crate::gateway::policies::{Kept, PolicyBook};
 use crate::model::id::hex;
 use crate::model::json::pointer_step;
@@ -168,10 +167,10 @@ impl PolicyErrand {
 
     /// Changes what is kept, and takes down who did, also where whoever does it hangs up.
     async fn settle(&self, action: &'static str, change: Change) -> Result<(), StoreError> {
-        let (gateway, caller) =
-            (self.errand.state.gateway.clone(), self.errand.visit.caller.clone());
-        to_the_end(async move {
-            let (book, audit) = (gateway.policies(), gateway.audit());
+        let gateway = &self.errand.state.gateway;
+        let (own, caller) = (gateway.clone(), self.errand.visit.caller.clone());
+        let whole = gateway.to_the_end(async move {
+            let (book, audit) = (own.policies(), own.audit());
             let (before, after) = match change {
                 Change::Put { before, after } => {
                     let expected = before.as_ref().map(|before| before.version);
@@ -191,8 +190,8 @@ impl PolicyErrand {
                 ..audit.deed_of(&caller, action)
             });
             Ok(())
-        })
-        .await
+        });
+        whole.await
     }
 
     /// The answer that shows a policy as it is now.

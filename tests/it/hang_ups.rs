@@ -4,9 +4,13 @@
 //! The store is held by a transaction of the test, so that the gateway is in the midst of it when its client goes away.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use sortie::store::Store;
+use sortie::store::sqlite::SqliteStore;
+use tokio::time::timeout;
 
 use crate::support::config::API_KEY;
 use crate::support::gateway::Gateway;
@@ -18,6 +22,8 @@ use crate::support::world::World;
 const DESK: &str = "sk-desk-Rf7HnQ2xWc9KpL4m";
 /// Requests that are answered before somebody hangs up.
 const LATER: usize = 5;
+/// An end that waits for nothing gives the trail up sooner, and the store is waited for longer.
+const HELD: Duration = Duration::from_millis(1500);
 
 /// A gateway that keeps what it does in a file.
 struct Desk {
@@ -164,4 +170,24 @@ async fn a_change_of_a_policy_is_whole_where_whoever_makes_it_hangs_up() {
         desk.taken_down(action, &json!("rule")).await;
     }
     desk.gateway.finish().await;
+}
+
+#[tokio::test]
+async fn the_end_waits_for_what_is_not_whole_yet() {
+    let mut desk = Desk::new().await;
+    let held = desk.hold();
+    let rule = json!({"id": "rule", "mode": "shadow", "effect": "deny"});
+    desk.ask("POST", "/v1/policies", rule).await;
+    desk.gateway.terminate();
+    let over = poll("the end", || async {
+        desk.gateway.log_lines().iter().any(|line| line["message"] == "Stopped.").then_some(())
+    });
+    assert!(timeout(HELD, over).await.is_err(), "somebody waits for the store");
+    drop(held);
+    let finished = desk.gateway.ended().await;
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    let store = SqliteStore::open(&Desk::file(&desk.folder)).expect("a store");
+    let trail = store.audited("default", 0, 10).await.expect("it works");
+    let trail: Vec<_> = trail.iter().rev().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(trail, ["drain", "policy.created"]);
 }
