@@ -180,16 +180,33 @@ async fn what_finds_no_room_is_dropped_and_counted() {
     assert_eq!(counted(&tracer), [0, 0, 2]);
     tracer.offer(spans(10));
     assert_eq!(counted(&tracer), [0, 0, 2]);
-    drop(spool.next(AT_ONCE).await.expect("the large one"));
+    spool.next(AT_ONCE).await.expect("the large one").settle(0);
     tracer.offer(spans(WAITING_BYTES - 10));
-    assert_eq!(counted(&tracer), [0, 0, 2], "what was exported makes room");
+    assert_eq!(counted(&tracer), [2, 0, 2], "what was exported makes room");
     for _ in 0..WAITING {
         tracer.offer(spans(0));
     }
-    assert_eq!(counted(&tracer), [0, 0, 6], "two messages waited before these");
+    assert_eq!(counted(&tracer), [2, 0, 6], "two messages waited before these");
+}
+
+/// The end comes while one batch is on its way, another one comes together, and more waits.
+#[tokio::test(start_paused = true)]
+async fn what_the_end_cuts_off_is_counted() {
+    let (tracer, mut spool) = tracer();
+    let offer = |count| tracer.offer(Spans { bytes: vec![0; 1], count });
+    (0..4).for_each(|_| offer(2));
+    let on_its_way = spool.next(AT_ONCE).await.expect("spans");
+    let limits = BatchLimits { spans: 9, bytes: 9, linger: Duration::from_secs(1) };
+    let coming = spool.next(limits);
+    assert!(tokio::time::timeout(Duration::ZERO, coming).await.is_err(), "it waits for more");
+    assert_eq!(counted(&tracer), [0, 6, 0], "what comes together is cut off");
+    offer(3);
+    drop(on_its_way);
     drop(spool);
-    tracer.offer(spans(0));
-    assert_eq!(counted(&tracer), [0, 0, 8], "nobody will export it");
+    assert_eq!(counted(&tracer), [0, 8, 3]);
+    offer(1);
+    assert_eq!(counted(&tracer), [0, 8, 4], "nobody will export it");
+    assert_eq!(tracer.shared.waiting_bytes.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
