@@ -26,6 +26,7 @@ use crate::policy::identity::Caller;
 use crate::store::records::{ApprovalFilter, CallRecord, Notice};
 use crate::store::{Decided, StoreError};
 use crate::telemetry::log::{CallLine, LineCaller};
+use crate::telemetry::trace::call::Asked;
 
 /// How long a confirmation waits for its call: as long as a call does by default.
 const CONFIRM_WAIT: Duration = Duration::from_secs(50);
@@ -345,6 +346,13 @@ impl Gateway {
             owner: epoch.snapshot.owner(&record.tool),
         };
         self.log.call(&CallLine::new(&outcome, &record.context, line));
+        let asked = Asked {
+            context: &record.context,
+            arguments: record.arguments.as_deref(),
+            credentials: &[],
+        };
+        let settings = epoch.snapshot.tracing.as_ref();
+        self.memory.tracer.end_unrun(settings, &asked, tool.map(Arc::as_ref), &outcome);
     }
 }
 

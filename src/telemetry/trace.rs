@@ -18,7 +18,7 @@ use crate::model::call::ToolCall;
 use crate::model::outcome::CallOutcome;
 use crate::model::trace::{TraceContext, TraceId};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::trace::call::CallTrace;
+use crate::telemetry::trace::call::{Asked, CallTrace};
 
 /// Calls whose spans wait to be exported ...
 const WAITING: usize = 4096;
@@ -138,7 +138,28 @@ impl Tracer {
         tool: Option<&Tool>,
         outcome: &CallOutcome,
     ) {
-        let (bytes, count) = trace.finish(call, tool, outcome, self.shared.clock.now());
+        let asked = Asked {
+            context: &call.context,
+            arguments: Some(call.arguments.text()),
+            credentials: &call.credentials,
+        };
+        let (bytes, count) = trace.finish(&asked, tool, outcome, self.shared.clock.now());
+        self.offer(Spans { bytes, count });
+    }
+
+    /// A call has ended that never ran here: it is one span, from its request to its end, where it is recorded.
+    pub fn end_unrun(
+        &self,
+        settings: Option<&Tracing>,
+        asked: &Asked<'_>,
+        tool: Option<&Tool>,
+        outcome: &CallOutcome,
+    ) {
+        let context = asked.context.trace.filter(|context| context.is_sampled);
+        let (Some(settings), Some(context)) = (settings, context) else { return };
+        let began = self.shared.clock.now();
+        let trace = CallTrace::new(settings, context, began, outcome.created_at_ms);
+        let (bytes, count) = trace.finish(asked, tool, outcome, began + outcome.duration);
         self.offer(Spans { bytes, count });
     }
 

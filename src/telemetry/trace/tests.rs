@@ -8,7 +8,7 @@ use crate::config::snapshot::Snapshot;
 use crate::model::call::{CallContext, DEFAULT_WAIT};
 use crate::model::id::CallId;
 use crate::model::json::read_object;
-use crate::model::outcome::{Success, ToolResult};
+use crate::model::outcome::{Failure, FailureCode, Success, ToolResult};
 use crate::model::secret::Secret;
 use crate::model::trace::SpanId;
 use crate::telemetry::protobuf::{Field, fields};
@@ -169,6 +169,42 @@ async fn arguments_and_answers_are_told_only_where_both_sides_may_have_them() {
         }
         assert!(!text.contains(CANARY), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_never_ran_is_one_span_from_its_request_to_its_end() {
+    let (tracer, mut spool) = tracer();
+    let snapshot = snapshot("", "");
+    let settings = snapshot.tracing.as_ref();
+    let tool = snapshot.tools["lookup"].as_ref();
+    for traceparent in [None, Some(PARENT.replace("-01", "-00")), Some(PARENT.to_owned())] {
+        let call = call(traceparent.as_deref().and_then(TraceContext::read), "{}");
+        let failure = Failure::not_sent(FailureCode::Rejected, "Not on a Sunday.");
+        let ended = CallOutcome {
+            ended: Err(failure),
+            created_at_ms: 5_000,
+            duration: Duration::from_secs(60),
+            ..outcome(&call, "")
+        };
+        let asked = Asked { context: &call.context, arguments: None, credentials: &[] };
+        tracer.end_unrun(None, &asked, Some(tool), &ended);
+        tracer.end_unrun(settings, &asked, Some(tool), &ended);
+    }
+    let batch = spool.next(AT_ONCE).await.expect("a span");
+    let written = batch.spans().collect::<Vec<_>>().concat();
+    let spans = parts(&written, 2);
+    let [span] = spans[..] else { panic!("{} spans", spans.len()) };
+    assert_eq!(parts(span, 5), [b"execute_tool lookup"]);
+    let numbers = [7, 8].map(|number| {
+        fields(span).find_map(|(field, value)| match value {
+            Field::Number(at) if field == number => Some(at),
+            Field::Bytes(_) | Field::Number(_) => None,
+        })
+    });
+    assert_eq!(numbers, [Some(5_000_000_000), Some(65_000_000_000)]);
+    drop(batch);
+    drop(spool);
+    assert_eq!(counted(&tracer), [0, 1, 0], "nobody wants the others");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod collector;
 mod faults;
 mod forwarding;
+mod waiting;
 
 use serde_json::{Value, json};
 
