@@ -12,6 +12,8 @@ use crate::support::wait::{Signal, spawned};
 const CALLS: usize = 1000;
 const ANSWER: usize = 5_000_000;
 const IDLE: usize = 10_000;
+/// Longer than a slow machine needs until the last of all calls is at its tool: the first ones wait for it.
+const LONG: &str = "300s";
 
 /// Most kibibytes that the process has had in memory so far.
 fn peak_kib(gateway: &Gateway) -> u64 {
@@ -33,13 +35,21 @@ async fn f153_a_thousand_of_the_largest_answers_at_once_stay_within_600_mb() {
     let (fleet, upstream) = Fleet::new()
         .await
         .plain("large", script, |tool| {
-            tool.no_secret().profile("plain-v1").set("concurrency", json!(CALLS))
+            let tool = tool.no_secret().profile("plain-v1").set("concurrency", json!(CALLS));
+            tool.set("timeout", json!(LONG))
         })
         .await;
+    let fleet = fleet.configure(|config| {
+        config
+            .set("/egress/connect_timeout", json!("60s"))
+            .set("/listeners/api/header_timeout", json!(LONG))
+    });
     let gateway = fleet.config.start().await;
     let clients = (0..CALLS).map(|step| {
-        let body =
-            json!({"tool": "large", "arguments": {}, "run_id": "run_1", "step": step.to_string()});
+        let body = json!({
+            "tool": "large", "arguments": {}, "run_id": "run_1", "step": step.to_string(),
+            "wait_ms": 60_000,
+        });
         let (api, request) = (gateway.api(), post("/v1/calls", Some(API_KEY), body.to_string()));
         async move {
             let mut client = RawClient::connect(api).await;
