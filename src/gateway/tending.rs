@@ -12,10 +12,11 @@ use crate::gateway::Gateway;
 use crate::gateway::closing::Closing;
 use crate::gateway::decisions::since;
 use crate::gateway::notices::Teller;
+use crate::gateway::policies::Edition;
 use crate::gateway::record::{captures, forget_text, keeps_calls};
 use crate::gateway::told::CallError;
 use crate::gateway::waiting::millis;
-use crate::model::approval::{Approval, ApprovalStatus};
+use crate::model::approval::ApprovalStatus;
 use crate::model::outcome::{Failure, FailureCode, Phase, Sent, Status};
 use crate::model::outcome_text::change::{Change, changed};
 use crate::store::StoreError;
@@ -32,7 +33,14 @@ const SWEPT: u32 = 60;
 /// A gateway of which nothing was heard for so long is gone.
 const SILENT: Duration = Duration::from_secs(30);
 /// Waiting approvals that are looked at in one round.
-const MOST: usize = 10_000;
+const MOST: usize = if cfg!(test) { 10 } else { 10_000 };
+
+/// What waiting calls were looked at by: a tool and its policies as they were then.
+#[derive(Debug, PartialEq)]
+struct Stand {
+    generation: u64,
+    policies: Edition,
+}
 
 impl Gateway {
     /// Ends what an earlier process left running, before the first request is taken. Nothing is sent for it.
@@ -52,8 +60,9 @@ impl Gateway {
         let rounds = async {
             let mut epochs = self.epochs.clone();
             let mut round: u32 = 0;
+            let mut seen = None;
             loop {
-                if let Err(error) = self.look_after(round).await {
+                if let Err(error) = self.look_after(round, &mut seen).await {
                     tracing::warn!(%error, "Waiting calls could not be looked after.");
                 }
                 round = round.wrapping_add(1);
@@ -82,7 +91,11 @@ impl Gateway {
         }
     }
 
-    async fn look_after(self: &Arc<Self>, round: u32) -> Result<(), CallError> {
+    async fn look_after(
+        self: &Arc<Self>,
+        round: u32,
+        seen: &mut Option<Stand>,
+    ) -> Result<(), CallError> {
         let store = &self.memory.store;
         let now_ms = self.clock.unix_ms();
         if round.is_multiple_of(HEARD) {
@@ -91,15 +104,11 @@ impl Gateway {
                 self.bury_the_lost().await?;
             }
         }
-        let pending = ApprovalFilter {
-            status: Some(ApprovalStatus::Pending),
-            most: MOST,
-            ..ApprovalFilter::default()
-        };
-        let pending = store.approvals(&pending).await?;
-        let ages = pending.iter().map(|one| (one.tool.as_str(), since(one.created_at_ms, now_ms)));
-        self.metrics.approvals_stand(ages);
-        self.close_what_cannot_be_decided(pending, now_ms).await;
+        let pending = store.pending().await?;
+        let pending =
+            pending.iter().map(|one| (one.tool.as_str(), one.count, since(one.oldest_ms, now_ms)));
+        self.metrics.approvals_stand(pending);
+        self.close_what_cannot_be_decided(round, seen, now_ms).await?;
         self.take_up().await?;
         if round.is_multiple_of(SWEPT) {
             store.sweep(&self.epoch().snapshot.storage.keep, now_ms).await?;
@@ -108,11 +117,30 @@ impl Gateway {
     }
 
     /// Past their time, or about a tool that is not what it was.
-    async fn close_what_cannot_be_decided(self: &Arc<Self>, pending: Vec<Approval>, now_ms: i64) {
-        for approval in pending {
-            // Another gateway may have another configuration: the tool itself says what holds when the call runs.
+    async fn close_what_cannot_be_decided(
+        self: &Arc<Self>,
+        round: u32,
+        seen: &mut Option<Stand>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        // Another gateway may have another configuration: the tool itself says what holds when the call runs.
+        let is_shared = self.memory.store.is_shared();
+        let stand = Stand {
+            generation: self.epoch().snapshot.generation,
+            policies: self.memory.policies.edition(),
+        };
+        // What is not due is looked at where something changed; and now and then, since a call may be parked by what held
+        // just before.
+        let is_due_alone =
+            is_shared || seen.as_ref() == Some(&stand) && !round.is_multiple_of(SWEPT);
+        let filter = ApprovalFilter {
+            status: Some(ApprovalStatus::Pending),
+            expires_by_ms: is_due_alone.then_some(now_ms),
+            most: MOST,
+            ..ApprovalFilter::default()
+        };
+        for approval in self.memory.store.approvals(&filter).await? {
             let closing = self.stands(&approval, now_ms);
-            let is_shared = self.memory.store.is_shared();
             let closing = closing.filter(|one| !is_shared || *one == Closing::Expired);
             let Some(closing) = closing else { continue };
             let id = approval.id.clone();
@@ -121,6 +149,8 @@ impl Gateway {
                 tracing::warn!(approval = %id, %error, "A waiting call could not be closed.");
             }
         }
+        *seen = Some(stand);
+        Ok(())
     }
 
     async fn bury_the_lost(&self) -> Result<(), StoreError> {
@@ -177,3 +207,6 @@ impl Gateway {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests;
