@@ -9,7 +9,7 @@ use crate::store::records::CallRecord;
 /// Bytes of calls that were replaced, before room is made.
 const SLACK: usize = 1 << 20;
 /// Bytes that an emptied batch keeps for the next calls.
-const SPARE: usize = 2 << 20;
+const SPARE: usize = 4 << 20;
 
 /// Calls in the order in which they came.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +25,7 @@ impl Batch {
     pub fn of<'a>(records: impl IntoIterator<Item = &'a CallRecord>) -> Self {
         let mut batch = Self::default();
         for record in records {
-            batch.push(&frame::of(record));
+            batch.push(|bytes| frame::push(bytes, record));
         }
         batch
     }
@@ -45,19 +45,21 @@ impl Batch {
         self.live
     }
 
-    /// One more.
-    pub(super) fn push(&mut self, call: &[u8]) {
-        let place = self.add(call);
+    /// One more; `write` puts it behind what is there.
+    pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = self.add(write);
         self.places.push(place);
     }
 
     /// One in the place of another.
-    pub(super) fn replace(&mut self, at: usize, call: &[u8]) {
-        let place = self.add(call);
+    pub(super) fn replace(&mut self, at: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = self.add(write);
         self.live -= std::mem::replace(&mut self.places[at], place).len();
         if self.bytes.len() > 2 * self.live + SLACK {
             let old = std::mem::take(self);
-            old.places.iter().for_each(|place| self.push(old.slice(place)));
+            for place in &old.places {
+                self.push(|bytes| bytes.extend_from_slice(old.slice(place)));
+            }
         }
     }
 
@@ -87,11 +89,12 @@ impl Batch {
         self.live = 0;
     }
 
-    fn add(&mut self, call: &[u8]) -> Range<usize> {
+    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
         let begin = self.bytes.len();
-        self.bytes.extend_from_slice(call);
-        self.live += call.len();
-        begin..self.bytes.len()
+        write(&mut self.bytes);
+        let place = begin..self.bytes.len();
+        self.live += place.len();
+        place
     }
 }
 
@@ -103,10 +106,10 @@ mod tests {
     fn what_was_replaced_does_not_take_room_for_ever() {
         let mut batch = Batch::default();
         let large = vec![7; SLACK / 4];
-        batch.push(b"first");
-        batch.push(&large);
+        batch.push(|bytes| bytes.extend_from_slice(b"first"));
+        batch.push(|bytes| bytes.extend_from_slice(&large));
         for _ in 0..100 {
-            batch.replace(1, &large);
+            batch.replace(1, |bytes| bytes.extend_from_slice(&large));
             assert!(batch.bytes.len() <= 2 * batch.live + SLACK + large.len());
         }
         assert_eq!((batch.len(), batch.bytes()), (2, large.len() + 5));

@@ -29,13 +29,36 @@ pub(super) struct Frame<'a> {
     pub(super) outcome: &'a [u8],
 }
 
-/// Bytes of a call besides its texts, about.
-const HEAD: usize = 512;
+/// What is asked about a call before it is looked at as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outline<'a> {
+    pub(super) organisation: &'a str,
+    pub(super) id: &'a str,
+    /// Its own, and that of the next turn's request.
+    pub(super) identities: [Option<&'a str>; 2],
+    pub(super) bound: bool,
+    pub(super) created_at_ms: i64,
+    pub(super) is_final: bool,
+}
 
-/// A call as bytes.
-pub(super) fn of(record: &CallRecord) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(HEAD + record.bytes());
-    let bytes = &mut frame;
+impl<'a> Outline<'a> {
+    /// That of a call which is not bytes yet.
+    pub(super) fn of(record: &'a CallRecord) -> Self {
+        let identities =
+            [&record.identity, &record.alias].map(|key| key.as_ref().map(IdempotencyKey::as_str));
+        Self {
+            organisation: &record.organisation,
+            id: record.id.as_str(),
+            identities,
+            bound: record.bound,
+            created_at_ms: record.created_at_ms,
+            is_final: record.phase.is_final(),
+        }
+    }
+}
+
+/// Puts a call behind others, as bytes.
+pub(super) fn push(bytes: &mut Vec<u8>, record: &CallRecord) {
     let whole = begin(bytes);
     bytes.push(u8::from(record.bound));
     bytes.extend_from_slice(&record.created_at_ms.to_le_bytes());
@@ -62,7 +85,6 @@ pub(super) fn of(record: &CallRecord) -> Vec<u8> {
     push_part(bytes, record.arguments.as_deref());
     push_part(bytes, Some(&record.outcome));
     end(bytes, whole);
-    frame
 }
 
 fn push_part(bytes: &mut Vec<u8>, part: Option<&[u8]>) {
@@ -102,7 +124,19 @@ pub(super) fn all(bytes: &[u8]) -> impl Iterator<Item = Result<Frame<'_>, StoreE
     })
 }
 
-impl Frame<'_> {
+impl<'a> Frame<'a> {
+    /// What is asked first.
+    pub(super) fn outline(&self) -> Outline<'a> {
+        Outline {
+            organisation: self.organisation,
+            id: self.id,
+            identities: [self.identity, self.alias],
+            bound: self.bound,
+            created_at_ms: self.created_at_ms,
+            is_final: self.is_final(),
+        }
+    }
+
     /// The same as columns; it is bound where it still counts so.
     pub(super) fn row(&self, bound: bool) -> CallRow {
         let text = |text: Option<&str>| text.map(str::to_owned);

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::Store;
 use crate::store::batch::Batch;
-use crate::store::frame::{self, Frame};
+use crate::store::frame::{self, Frame, Outline};
 use crate::store::hashed::Hashed;
 use crate::store::records::CallRecord;
 use crate::telemetry::metrics::Metrics;
@@ -81,12 +81,11 @@ enum Name<'a> {
 }
 
 impl Name<'_> {
-    fn is_of(&self, call: &Frame<'_>) -> bool {
+    fn is_of(&self, call: &Outline<'_>) -> bool {
         match *self {
             Self::Id(organisation, id) => call.organisation == organisation && call.id == id,
             Self::Identity(organisation, key) => {
-                call.organisation == organisation
-                    && [call.identity, call.alias].contains(&Some(key))
+                call.organisation == organisation && call.identities.contains(&Some(key))
             }
         }
     }
@@ -97,29 +96,29 @@ impl Collected {
         let place = *self.places.get(&names.0.hash_one(name))?;
         // It was written here, so it can be read.
         let call = self.batch.get(place).ok()?;
-        name.is_of(&call).then_some((place, call))
+        name.is_of(&call.outline()).then_some((place, call))
     }
 
     fn find(&self, names: &Names, name: Name<'_>) -> Option<Frame<'_>> {
         self.place(names, name).map(|(_, call)| call)
     }
 
-    fn put(&mut self, names: &Names, call: &Frame<'_>, bytes: &[u8]) {
+    fn put(&mut self, names: &Names, call: &Outline<'_>, write: impl FnOnce(&mut Vec<u8>)) {
         let id = Name::Id(call.organisation, call.id);
         let known = self.place(names, id).map(|(place, _)| place);
         let place = known.unwrap_or(self.batch.len());
         if known.is_none() {
             self.places.insert(names.0.hash_one(id), place);
         }
-        for identity in [call.identity, call.alias].into_iter().flatten().filter(|_| call.bound) {
+        for identity in call.identities.into_iter().flatten().filter(|_| call.bound) {
             let name = Name::Identity(call.organisation, identity);
             self.places.insert(names.0.hash_one(name), place);
         }
         // A copy only where a store that was given up on still reads it.
         let batch = Arc::make_mut(&mut self.batch);
         match known {
-            Some(place) => batch.replace(place, bytes),
-            None => batch.push(bytes),
+            Some(place) => batch.replace(place, write),
+            None => batch.push(write),
         }
     }
 
@@ -141,8 +140,8 @@ impl Collected {
 
 /// Whether a record says that a call runs whose end is known: a call that ended does not run again. Another call under
 /// the same id, which was free, does.
-fn has_ended(known: &Frame<'_>, call: &Frame<'_>) -> bool {
-    known.created_at_ms == call.created_at_ms && known.is_final() && !call.is_final()
+fn has_ended(known: &Frame<'_>, call: &Outline<'_>) -> bool {
+    known.created_at_ms == call.created_at_ms && known.is_final() && !call.is_final
 }
 
 impl Recorder {
@@ -165,8 +164,7 @@ impl Recorder {
 
     /// Takes a call as it is now, in place of what waits under its id. A full queue drops it, and counts that.
     pub fn offer(&self, record: &CallRecord) {
-        let bytes = frame::of(record);
-        let Ok(call) = frame::one(&bytes) else { return self.0.metrics.records_dropped(1) };
+        let call = Outline::of(record);
         let names = &self.0.names;
         let name = Name::Id(call.organisation, call.id);
         let mut waiting = self.0.lock();
@@ -179,7 +177,7 @@ impl Recorder {
             drop(waiting);
             return self.0.metrics.records_dropped(1);
         }
-        waiting.next.put(names, &call, &bytes);
+        waiting.next.put(names, &call, |bytes| frame::push(bytes, record));
         let count = waiting.next.batch.len();
         drop(waiting);
         match count {
@@ -290,6 +288,7 @@ impl Queue {
         let newer = std::mem::replace(&mut waiting.next, failed);
         let mut dropped = 0;
         for (place, call) in newer.batch.calls().flatten() {
+            let call = call.outline();
             let known = waiting.next.find(&self.names, Name::Id(call.organisation, call.id));
             if known.is_some_and(|one| has_ended(&one, &call)) {
                 continue;
@@ -297,7 +296,8 @@ impl Queue {
             if waiting.next.is_full() && known.is_none() {
                 dropped += 1;
             } else {
-                waiting.next.put(&self.names, &call, newer.batch.slice(&place));
+                let frame = newer.batch.slice(&place);
+                waiting.next.put(&self.names, &call, |bytes| bytes.extend_from_slice(frame));
             }
         }
         self.metrics.records_dropped(dropped);

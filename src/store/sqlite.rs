@@ -10,7 +10,9 @@ mod names;
 mod notices;
 mod open;
 mod policies;
+mod segments;
 mod sweep;
+mod view;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +31,9 @@ use crate::store::records::{
     PolicyRecord, ShadowCount, ShadowSample,
 };
 use crate::store::sqlite::known::{Known, Name};
+use crate::store::sqlite::segments::Shelf;
 use crate::store::sqlite::sweep::Stage;
+use crate::store::sqlite::view::View;
 use crate::store::sqlite::writer::{Desk, Durability, Writer};
 use crate::store::{Bound, Decided, Ruling, Store, StoreError, Stored};
 
@@ -50,6 +54,7 @@ pub struct SqliteStore {
 
 struct Readers {
     path: PathBuf,
+    shelf: Shelf,
     idle: Mutex<Vec<Connection>>,
     places: Arc<Semaphore>,
 }
@@ -57,12 +62,14 @@ struct Readers {
 impl SqliteStore {
     /// Opens a file, which is this process's alone from now on. It is made where there is none, and never deleted.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let (desk, shelf) = open::file(path)?;
         let readers = Readers {
             path: path.to_owned(),
+            shelf,
             idle: Mutex::default(),
             places: Arc::new(Semaphore::new(READERS)),
         };
-        Self::start(path, open::file(path)?, Some(Arc::new(readers)))
+        Self::start(path, desk, Some(Arc::new(readers)))
     }
 
     /// One in memory: it holds 32 MiB, the oldest finished calls go first, and all of it goes with the process.
@@ -92,14 +99,14 @@ impl SqliteStore {
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection, &Known) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&View<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        let known = self.known.clone();
         let Some(readers) = &self.readers else {
-            let work = move |desk: &mut Desk| work(&desk.connection, &known);
+            let work = move |desk: &mut Desk| work(&desk.view());
             return self.writer.run(Durability::Process, work).await;
         };
-        let read = readers.clone().read(move |connection| work(connection, &known));
+        let known = self.known.clone();
+        let read = readers.clone().read(known, work);
         tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -107,25 +114,24 @@ impl SqliteStore {
     /// thread that moves it is asked, for which it is in one place.
     async fn find<F>(&self, name: Name, work: F) -> Result<Option<CallRecord>, StoreError>
     where
-        F: Fn(&Connection, &Known) -> Result<Option<CallRecord>, StoreError>,
-        F: Send + Sync + 'static,
+        F: Fn(&View<'_>) -> Result<Option<CallRecord>, StoreError> + Send + Sync + 'static,
     {
         let work = Arc::new(work);
         let first = work.clone();
-        let found = self.read(move |connection, known| first(connection, known)).await?;
+        let found = self.read(move |view| first(view)).await?;
         if found.is_some() || self.readers.is_none() || !self.known.may_have(name) {
             return Ok(found);
         }
-        let again = move |desk: &mut Desk| work(&desk.connection, &desk.known);
+        let again = move |desk: &mut Desk| work(&desk.view());
         self.change(Durability::Process, again).await
     }
 }
 
 impl Readers {
-    async fn read<T, F>(self: Arc<Self>, work: F) -> Result<T, StoreError>
+    async fn read<T, F>(self: Arc<Self>, known: Known, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        F: FnOnce(&View<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         let readers = self.clone();
         let place = self.places.clone().acquire_owned().await.map_err(|_| late())?;
@@ -139,7 +145,8 @@ impl Readers {
                 None => open::reader(&readers.path)
                     .map_err(|error| StoreError::Unavailable(error.to_string()))?,
             };
-            let result = work(&connection);
+            let shelf = Some(&readers.shelf);
+            let result = work(&View { connection: &connection, known: &known, shelf });
             if result.is_ok() {
                 idle().push(connection);
             }
@@ -172,9 +179,7 @@ impl Store for SqliteStore {
     fn call<'a>(&'a self, organisation: &'a str, id: &'a CallId) -> Stored<'a, Option<CallRecord>> {
         let name = self.known.of_id(organisation, id);
         let (organisation, id) = (organisation.to_owned(), id.clone());
-        Box::pin(self.find(name, move |connection, known| {
-            lookup::by_id(connection, known, &organisation, &id)
-        }))
+        Box::pin(self.find(name, move |view| lookup::by_id(view, &organisation, &id)))
     }
 
     fn call_by_identity<'a>(
@@ -184,14 +189,12 @@ impl Store for SqliteStore {
     ) -> Stored<'a, Option<CallRecord>> {
         let name = self.known.of_identity(organisation, identity);
         let (organisation, identity) = (organisation.to_owned(), identity.clone());
-        Box::pin(self.find(name, move |connection, known| {
-            lookup::by_identity(connection, known, &organisation, &identity)
-        }))
+        Box::pin(self.find(name, move |view| lookup::by_identity(view, &organisation, &identity)))
     }
 
     fn calls<'a>(&'a self, filter: &'a CallFilter) -> Stored<'a, Vec<CallRecord>> {
         let filter = filter.clone();
-        Box::pin(self.read(move |connection, known| lookup::list(connection, known, &filter)))
+        Box::pin(self.read(move |view| lookup::list(view, &filter)))
     }
 
     fn walk<'a>(
@@ -202,9 +205,7 @@ impl Store for SqliteStore {
         most: usize,
     ) -> Stored<'a, (Vec<CallRecord>, Option<i64>)> {
         let organisation = organisation.to_owned();
-        Box::pin(self.read(move |connection, known| {
-            lookup::walk(connection, known, &organisation, since_ms, below, most)
-        }))
+        Box::pin(self.read(move |view| lookup::walk(view, &organisation, since_ms, below, most)))
     }
 
     fn write(&self, batch: Arc<Batch>) -> Stored<'_, ()> {
@@ -275,7 +276,7 @@ impl Store for SqliteStore {
         id: &'a ApprovalId,
     ) -> Stored<'a, Option<Approval>> {
         let (organisation, id) = (organisation.to_owned(), id.clone());
-        Box::pin(self.read(move |connection, _| approvals::one(connection, &organisation, &id)))
+        Box::pin(self.read(move |view| approvals::one(view.connection, &organisation, &id)))
     }
 
     fn approvals_of<'a>(
@@ -284,24 +285,24 @@ impl Store for SqliteStore {
         call: &'a CallId,
     ) -> Stored<'a, Vec<Approval>> {
         let row = self.known.row(self.known.of_id(organisation, call));
-        Box::pin(self.read(move |connection, _| match row {
+        Box::pin(self.read(move |view| match row {
             None => Ok(Vec::new()),
-            Some(row) => approvals::of_call(connection, row),
+            Some(row) => approvals::of_call(view.connection, row),
         }))
     }
 
     fn approvals<'a>(&'a self, filter: &'a ApprovalFilter) -> Stored<'a, Vec<Approval>> {
         let filter = filter.clone();
-        Box::pin(self.read(move |connection, _| approvals::list(connection, &filter)))
+        Box::pin(self.read(move |view| approvals::list(view.connection, &filter)))
     }
 
     fn pending(&self) -> Stored<'_, Vec<PendingApprovals>> {
-        Box::pin(self.read(|connection, _| approvals::pending(connection)))
+        Box::pin(self.read(|view| approvals::pending(view.connection)))
     }
 
     fn lost<'a>(&'a self, instance: &'a str, _silent_since_ms: i64) -> Stored<'a, Vec<CallRecord>> {
         let instance = instance.to_owned();
-        Box::pin(self.read(move |connection, _| calls::lost(connection, &instance)))
+        Box::pin(self.read(move |view| calls::lost(view.connection, &instance)))
     }
 
     fn bury(&self, record: CallRecord) -> Stored<'_, bool> {
@@ -341,18 +342,16 @@ impl Store for SqliteStore {
     ) -> Stored<'a, Vec<AuditEntry>> {
         let organisation = organisation.to_owned();
         Box::pin(
-            self.read(move |connection, _| {
-                notices::audited(connection, &organisation, since_ms, most)
-            }),
+            self.read(move |view| notices::audited(view.connection, &organisation, since_ms, most)),
         )
     }
 
     fn revision(&self) -> Stored<'_, u64> {
-        Box::pin(self.read(|connection, _| policies::revision(connection)))
+        Box::pin(self.read(|view| policies::revision(view.connection)))
     }
 
     fn policies(&self) -> Stored<'_, Vec<PolicyRecord>> {
-        Box::pin(self.read(|connection, _| policies::policies(connection)))
+        Box::pin(self.read(|view| policies::policies(view.connection)))
     }
 
     fn put_policy(&self, record: PolicyRecord, expected: Option<u64>) -> Stored<'_, ()> {
@@ -376,9 +375,7 @@ impl Store for SqliteStore {
     ) -> Stored<'a, (Vec<ShadowCount>, Vec<ShadowSample>)> {
         let (organisation, policy) = (organisation.to_owned(), policy.to_owned());
         Box::pin(
-            self.read(move |connection, _| {
-                policies::shadow(connection, &organisation, &policy, days)
-            }),
+            self.read(move |view| policies::shadow(view.connection, &organisation, &policy, days)),
         )
     }
 

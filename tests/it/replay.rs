@@ -1,5 +1,7 @@
 //! The same call asked for again: it is joined, told again, or refused, and never sent twice unless that is asked for.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::config::{API_KEY, Tool};
@@ -240,12 +242,19 @@ async fn what_is_not_to_be_kept_is_not() {
     conflicts(&gateway.call_with(step("1", json!({"secret": "other"}))).await);
     assert_eq!(world.upstream.requests().len(), 1);
     let folder = gateway.folder().path().to_owned();
-    gateway.finish().await;
-    for file in ["calls.db", "calls.db-wal"] {
-        let bytes = std::fs::read(folder.join(file)).unwrap_or_default();
+    let within = |folder: &Path| -> Vec<_> {
+        let entries = std::fs::read_dir(folder).expect("it is there");
+        entries.map(|entry| entry.expect("it works").path()).collect()
+    };
+    let mut files = within(&folder.join("calls.db.calls"));
+    assert!(!files.is_empty(), "the call stands in a file of its own");
+    files.extend(["calls.db", "calls.db-wal"].map(|file| folder.join(file)));
+    for file in files {
+        let bytes = std::fs::read(&file).expect("the gateway runs, so it is there");
         let holds = |text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-        assert!(!holds(b"plum-argument") && !holds(b"plum-answer"), "{file}");
+        assert!(!holds(b"plum-argument") && !holds(b"plum-answer"), "{}", file.display());
     }
+    gateway.finish().await;
 }
 
 #[tokio::test]

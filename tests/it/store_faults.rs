@@ -1,14 +1,17 @@
 //! A store that is damaged, taken, full or away: it says so, nothing is deleted, and it works again when it can.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use sortie::config::storage::Keep;
 use sortie::model::outcome::Phase;
 use sortie::store::postgres::PostgresStore;
 use sortie::store::sqlite::{OpenError, SqliteStore};
 use sortie::store::{Bound, Store, StoreError};
 
-use crate::store_suite::records::{DONE, approval, call, call_id, parked, shared};
+use crate::store_suite::records::{
+    DONE, NOW, approval, call, call_id, identity, keep, parked, shared,
+};
 use crate::store_suite::{connect, tls};
 use crate::support::postgres::Postgres;
 use crate::support::wait;
@@ -42,29 +45,134 @@ async fn f143_a_damaged_file_is_refused_and_left_as_it_is() {
     assert_eq!(store.call("shop", &call_id(7)).await, Ok(Some(call(7, DONE))));
 }
 
-/// SQLite itself sees nothing wrong with such a row.
+/// The files that the finished calls of a store are in.
+fn segments(store: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(store.with_extension("db.calls")).expect("it works");
+    let mut found: Vec<_> = entries.map(|entry| entry.expect("it works").path()).collect();
+    found.sort();
+    found
+}
+
+fn change(store: &Path, text: &str) {
+    rusqlite::Connection::open(store).expect("it works").execute_batch(text).expect("it works");
+}
+
+/// Opens a store once for each of these calls: each is then in a file of its own.
+async fn in_files_of_their_own(path: &Path, numbers: std::ops::RangeInclusive<u32>) {
+    for number in numbers {
+        let store = SqliteStore::open(path).expect("it works");
+        store.write(shared([call(number, DONE)])).await.expect("it works");
+    }
+}
+
+/// SQLite itself sees nothing wrong there.
 #[tokio::test]
 async fn f143_finished_calls_that_are_not_whole_are_said_to_be_damaged() {
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    let store = SqliteStore::open(&path).expect("it works");
-    store.write(shared((1..200).map(|number| call(number, DONE)))).await.expect("it works");
-    drop(store);
-    let change = |text: &str| {
-        let file = rusqlite::Connection::open(&path).expect("it works");
-        file.execute_batch(text).expect("it works");
-    };
-    for part in ["records", "names"] {
-        change(&format!("CREATE TABLE kept AS SELECT n, {part} FROM chunks"));
-        change(&format!("UPDATE chunks SET {part} = substr({part}, 1, length({part}) - 7)"));
+    in_files_of_their_own(&path, 1..=2).await;
+    let first = segments(&path).remove(0);
+    let whole = std::fs::read(&first).expect("it works");
+    for left in [&whole[..whole.len() - 7], &[]] {
+        std::fs::write(&first, left).expect("it works");
         let text = refused(&path);
-        assert!(text.contains("is damaged (") && text.contains("finished call"), "{part}: {text}");
-        change(&format!(
-            "UPDATE chunks SET {part} = kept.{part} FROM kept WHERE kept.n = chunks.n"
-        ));
-        change("DROP TABLE kept");
+        assert!(text.contains("is damaged (") && text.contains("finished call"), "{text}");
     }
-    SqliteStore::open(&path).expect("it is whole again");
+    std::fs::write(&first, &whole).expect("it works");
+    change(&path, "CREATE TABLE kept AS SELECT n, names FROM chunks");
+    change(&path, "UPDATE chunks SET names = substr(names, 1, length(names) - 7)");
+    let text = refused(&path);
+    assert!(text.contains("is damaged (") && text.contains("finished call"), "{text}");
+    change(&path, "UPDATE chunks SET names = kept.names FROM kept WHERE kept.n = chunks.n");
+    let store = SqliteStore::open(&path).expect("it is whole again");
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(call(1, DONE))));
+}
+
+/// A file is on the disk before the next one begins.
+#[tokio::test]
+async fn f143_a_loss_of_power_takes_the_latest_finished_calls_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    in_files_of_their_own(&path, 1..=2).await;
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write(shared([call(3, DONE)])).await.expect("it works");
+    let whole = std::fs::metadata(segments(&path).remove(2)).expect("it works").len();
+    store.write(shared([call(4, DONE)])).await.expect("it works");
+    drop(store);
+    let last = std::fs::OpenOptions::new().write(true).open(segments(&path).remove(2));
+    last.and_then(|file| file.set_len(whole + 9)).expect("it works");
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).expect("it opens, and again");
+        for number in 1..=3 {
+            let found = store.call("shop", &call_id(number)).await;
+            assert_eq!(found, Ok(Some(call(number, DONE))));
+        }
+        assert!(!store.may_know("shop", Some(&call_id(4)), Some(&identity(4))));
+    }
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write(shared([call(4, DONE)])).await.expect("it works");
+    assert_eq!(store.call("shop", &call_id(4)).await, Ok(Some(call(4, DONE))));
+}
+
+/// They may be gone from the disk before it says so.
+#[tokio::test]
+async fn f143_a_loss_of_power_does_not_bring_forgotten_calls_back_as_damage() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    in_files_of_their_own(&path, 1..=4).await;
+    let files = segments(&path);
+    files[..2].iter().for_each(|file| std::fs::remove_file(file).expect("it works"));
+    let store = SqliteStore::open(&path).expect("it opens");
+    let known = [1, 2, 3, 4].map(|number| store.may_know("shop", Some(&call_id(number)), None));
+    assert_eq!(known, [false, false, true, true]);
+    drop(store);
+    std::fs::remove_file(&files[2]).expect("it works");
+    std::fs::write(&files[0], "").expect("it works");
+    assert!(refused(&path).contains("finished call"), "one in between is damage");
+}
+
+#[tokio::test]
+async fn files_of_calls_that_are_forgotten_go() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    in_files_of_their_own(&path, 1..=3).await;
+    let left = segments(&path).split_off(2);
+    let store = SqliteStore::open(&path).expect("it works");
+    let keep = Keep { max_calls: 1, ..keep() };
+    store.sweep(&keep, NOW).await.expect("it works");
+    assert_eq!(segments(&path), left);
+    assert_eq!(store.call("shop", &call_id(3)).await, Ok(Some(call(3, DONE))));
+    assert_eq!(store.call("shop", &call_id(2)).await, Ok(None));
+}
+
+/// The first version of the tables had the calls of a chunk in its row.
+#[tokio::test]
+async fn a_file_of_the_first_version_is_brought_up_to_date_with_all_its_calls() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    let store = SqliteStore::open(&path).expect("it works");
+    let calls = || (1..200).map(|number| call(number, DONE));
+    store.write(shared(calls())).await.expect("it works");
+    parked(&store, 300).await;
+    drop(store);
+    let records = std::fs::read(segments(&path).remove(0)).expect("it works");
+    std::fs::remove_dir_all(path.with_extension("db.calls")).expect("it works");
+    let file = rusqlite::Connection::open(&path).expect("it works");
+    file.execute("UPDATE chunks SET records = ?1", [records]).expect("it works");
+    drop(file);
+    for (table, column) in [("chunks", "segment"), ("chunks", "offset"), ("marks", "shelf")] {
+        change(&path, &format!("ALTER TABLE {table} DROP COLUMN {column}"));
+    }
+    change(&path, "PRAGMA user_version = 1");
+    let store = SqliteStore::open(&path).expect("it is brought up to date");
+    store.write(shared([call(400, DONE)])).await.expect("it works");
+    for record in calls().chain([call(400, DONE)]) {
+        assert_eq!(store.call("shop", &record.id).await, Ok(Some(record)));
+    }
+    assert_eq!(store.call("shop", &call_id(300)).await.map(|found| found.is_some()), Ok(true));
+    change(&path, "UPDATE chunks SET records = substr(records, 8) WHERE segment IS NULL");
+    drop(store);
+    assert!(refused(&path).contains("finished call"));
 }
 
 #[tokio::test]
@@ -72,9 +180,6 @@ async fn f143_the_file_of_a_later_version_or_of_another_program_is_refused() {
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
     drop(SqliteStore::open(&path).expect("it works"));
-    let change = |path: &Path, text: &str| {
-        rusqlite::Connection::open(path).expect("it works").execute_batch(text).expect("it works");
-    };
     change(&path, "PRAGMA user_version = 99");
     let text = refused(&path);
     assert!(text.contains("written by a later version of sortie (schema 99"), "{text}");
@@ -110,19 +215,25 @@ async fn f144_a_second_store_on_the_same_file_is_refused_until_the_first_ends() 
     SqliteStore::open(&path).expect("it works");
 }
 
-#[test]
-fn a_folder_that_is_not_there_is_said_and_the_file_is_the_owner_s_alone() {
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_said_and_the_file_is_the_owner_s_alone() {
     let folder = tempfile::tempdir().expect("it works");
     let text = refused(&folder.path().join("nowhere/sortie.db"));
     assert!(text.contains("cannot be opened for writing"), "{text}");
-    let text = refused(folder.path());
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).expect("it works");
+    let text = refused(&inner);
     assert!(text.contains("cannot be opened for writing"), "{text}");
     let path = folder.path().join("sortie.db");
-    let _store = SqliteStore::open(&path).expect("it works");
-    for name in ["sortie.db", "sortie.db-wal", "sortie.db.lock"] {
-        let mode =
-            std::fs::metadata(folder.path().join(name)).expect("it works").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write(shared([call(1, DONE)])).await.expect("it works");
+    let names = ["sortie.db", "sortie.db-wal", "sortie.db.lock"];
+    let mut files: Vec<_> = names.map(|name| folder.path().join(name)).into();
+    files.extend(segments(&path));
+    assert_eq!(files.len(), 4);
+    for file in files {
+        let mode = std::fs::metadata(&file).expect("it works").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
     }
 }
 

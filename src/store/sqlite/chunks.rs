@@ -3,9 +3,10 @@
 //! Such a call is never changed there. Whoever changes it takes it out into a row of its own first; the index in memory
 //! then points there, and what is left in the chunk no longer counts.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use rusqlite::{Connection, MAIN_DB, OptionalExtension, params};
+use rusqlite::{Connection, MAIN_DB, OptionalExtension, Row, params};
 
 use crate::store::StoreError;
 use crate::store::batch::Batch;
@@ -16,6 +17,8 @@ use crate::store::sqlite::calls::{Writing, put, to_i64};
 use crate::store::sqlite::known::{Known, Name};
 use crate::store::sqlite::mark::{Marks, Wanted};
 use crate::store::sqlite::names::{self, Names};
+use crate::store::sqlite::segments::Place;
+use crate::store::sqlite::view::View;
 use crate::store::sqlite::writer::{Desk, failed};
 
 /// Calls of a chunk at most.
@@ -99,10 +102,7 @@ impl Desk {
             let identities = [held(call.identity), held(call.alias)];
             let ended_ms = call.finished_at_ms.unwrap_or(i64::MAX);
             names::push(&mut self.names, &Names { id, identities, ended_ms });
-            self.known.add_id(id, place);
-            for identity in identities.into_iter().flatten() {
-                self.known.bind(identity, place);
-            }
+            self.known.add(id, identities, place);
             if chunk.calls == CALLS || chunk.place.len() >= BYTES {
                 self.store_chunk(batch, filling.take())?;
             }
@@ -112,15 +112,24 @@ impl Desk {
 
     fn store_chunk(&mut self, batch: &Batch, chunk: Option<Filling>) -> Result<(), StoreError> {
         let Some(chunk) = chunk else { return Ok(()) };
-        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, marks, names, bytes, records) \
-            VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, zeroblob(?6))";
+        let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, marks, names, bytes, \
+            records, segment, offset) VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, zeroblob(?7), ?8, ?9)";
         let Filling { n, place, oldest_ms, newest_ms, marks, .. } = chunk;
         let records = batch.slice(&place);
+        let place = self.segments.as_mut().map(|segments| segments.append(records)).transpose();
+        let place = place.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let bytes = to_i64(records.len());
-        let values = params![n, oldest_ms, newest_ms, marks.bytes(), self.names, bytes];
+        let within = if place.is_none() { bytes } else { 0 };
+        let (segment, offset) = place.map(|at| (at.segment, at.offset)).unzip();
+        let marks = marks.bytes();
+        let values =
+            params![n, oldest_ms, newest_ms, marks, self.names, bytes, within, segment, offset];
         let result = self.connection.execute(insert, values);
         self.names.clear();
         result.map_err(failed)?;
+        if place.is_some() {
+            return Ok(());
+        }
         // Into its pages at once: as a value it would be copied twice more.
         let written = || -> rusqlite::Result<()> {
             self.connection.blob_open(MAIN_DB, "chunks", "records", n, false)?.write_at(records, 0)
@@ -134,7 +143,7 @@ impl Desk {
         if place >= 0 {
             return Ok(Some(place));
         }
-        let record = find(&self.connection, &self.known, place)?;
+        let record = find(&self.view(), place)?;
         let record = record.ok_or_else(|| lost(place))?.read()?;
         // The index forgets the chunk, so that the call is a new one for `put`.
         let id = self.known.of_id(&record.organisation, &record.id);
@@ -163,14 +172,11 @@ impl Desk {
             }
             let names = names?;
             let place = place(n, slot);
-            if self.known.row(names.id) == Some(place) {
-                self.known.remove_id(names.id);
-                unbind(&self.known, &names, place);
-                gone += 1;
-            }
+            gone += usize::from(self.known.remove(names.id, names.identities, place));
             next = slot + 1;
         }
         let done = if is_whole {
+            self.has_gaps = true;
             self.connection.execute("DELETE FROM chunks WHERE n = ?1", [n])
         } else {
             self.connection.execute("UPDATE chunks SET first = ?2 WHERE n = ?1", [n, next])
@@ -178,6 +184,20 @@ impl Desk {
         done.map_err(failed)?;
         // Even one without a live call makes room.
         Ok(gone.max(usize::from(is_whole)))
+    }
+
+    /// After a transaction: what it put into segments stays, and those that no chunk is in any more go.
+    pub(super) fn keep_segments(&mut self) {
+        let Some(segments) = &mut self.segments else { return };
+        segments.keep();
+        if std::mem::take(&mut self.has_gaps) {
+            let query = "SELECT segment FROM chunks WHERE segment IS NOT NULL ORDER BY n LIMIT 1";
+            let first = self.connection.query_row(query, [], |row| row.get(0)).optional();
+            // Where it is not known, the next chunk that goes asks again.
+            if let Ok(first) = first {
+                segments.forget_before(first.unwrap_or(u64::MAX));
+            }
+        }
     }
 
     /// One step of a sweep over chunks after this one, and where the next begins.
@@ -221,7 +241,9 @@ impl Desk {
         for (slot, names) in (0..).zip(names::all(kept.as_deref().unwrap_or_default())) {
             let names = names?;
             if !names.holds(replay_ms) {
-                unbind(&self.known, &names, place(n, slot));
+                for identity in names.identities.into_iter().flatten() {
+                    self.known.unbind(identity, place(n, slot));
+                }
             }
         }
         Ok(())
@@ -229,22 +251,17 @@ impl Desk {
 }
 
 /// The call at this place in a chunk, as columns.
-pub(super) fn find(
-    connection: &Connection,
-    known: &Known,
-    place: i64,
-) -> Result<Option<CallRow>, StoreError> {
+pub(super) fn find(view: &View<'_>, place: i64) -> Result<Option<CallRow>, StoreError> {
     let Some((n, slot)) = chunk_of(place) else { return Ok(None) };
-    let Some(records) = records(connection, n)? else { return Ok(None) };
+    let Some(records) = records(view, n)? else { return Ok(None) };
     let slot = usize::try_from(slot).map_err(|_| lost(place))?;
     let frame = frame::all(&records).nth(slot).transpose()?;
-    Ok(frame.map(|frame| frame.row(frame.holds(known.unbound_before()))))
+    Ok(frame.map(|frame| frame.row(frame.holds(view.known.unbound_before()))))
 }
 
 /// The newest calls in chunks that a filter wants, below a position, and the position of each.
 pub(super) fn list(
-    connection: &Connection,
-    known: &Known,
+    view: &View<'_>,
     filter: &CallFilter,
     below: i64,
 ) -> Result<Vec<(i64, CallRecord)>, StoreError> {
@@ -255,7 +272,8 @@ pub(super) fn list(
     let query = "SELECT n, marks FROM chunks WHERE newest_ms >= ?1 AND n <= ?2 \
         ORDER BY n DESC";
     let wanted_marks = Wanted::of(filter);
-    let mut statement = connection.prepare(query).map_err(failed)?;
+    let known = view.known;
+    let mut statement = view.connection.prepare(query).map_err(failed)?;
     let values = [filter.since_ms.unwrap_or(i64::MIN), row_at(below)];
     let mut rows = statement.query(values).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
@@ -264,7 +282,7 @@ pub(super) fn list(
         if !wanted_marks.may_be_in(marks) {
             continue;
         }
-        let Some(records) = records(connection, n)? else { continue };
+        let Some(records) = records(view, n)? else { continue };
         let mut wanted = Vec::new();
         for (slot, frame) in (0..).zip(frame::all(&records)) {
             let frame = frame?;
@@ -287,19 +305,53 @@ pub(super) fn list(
     Ok(found)
 }
 
-/// Reads all chunks into the index, and says which number is free after them. Their identities come later: a call that was
-/// taken out holds them elsewhere.
-pub(super) fn load(connection: &Connection, known: &Known) -> rusqlite::Result<(i64, Vec<Held>)> {
-    let (mut next, mut held) = (1, Vec::new());
-    let query = "SELECT n, first, names, bytes = length(records) FROM chunks ORDER BY n";
+/// What the chunks say at the start.
+pub(super) struct Loaded {
+    /// The number that is free after them.
+    pub(super) next: i64,
+    /// Identities; they come later: a call that was taken out holds them elsewhere.
+    pub(super) held: Vec<Held>,
+    /// The segments that they are in, in order.
+    pub(super) segments: Vec<u64>,
+    /// Those whose calls are gone with a loss of power: the latest were not on the disk yet, or the oldest were forgotten and that was not.
+    pub(super) lost: Vec<i64>,
+}
+
+/// Reads all chunks into the index; `lengths` says how long each segment is.
+pub(super) fn load(
+    connection: &Connection,
+    known: &Known,
+    lengths: &BTreeMap<u64, u64>,
+) -> rusqlite::Result<Loaded> {
+    let last = "SELECT segment FROM chunks ORDER BY n DESC LIMIT 1";
+    let last: Option<u64> = connection.query_row(last, [], |row| row.get(0)).optional()?.flatten();
+    let oldest = lengths.first_key_value().map_or(u64::MAX, |(oldest, _)| *oldest);
+    let mut loaded = Loaded { next: 1, held: Vec::new(), segments: Vec::new(), lost: Vec::new() };
+    let query = "SELECT n, first, names, segment, offset, bytes, bytes = length(records) \
+        FROM chunks ORDER BY n";
     let mut statement = connection.prepare(query)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (n, first): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if !row.get(3)? {
+        loaded.next = n + 1;
+        let is_whole = match place_of(row, 3)? {
+            None => row.get(6)?,
+            Some(place) => {
+                let there = lengths.get(&place.segment).copied().unwrap_or_default();
+                let is_whole = place.offset.saturating_add(place.bytes) <= there;
+                if !is_whole && (Some(place.segment) == last || place.segment < oldest) {
+                    loaded.lost.push(n);
+                    continue;
+                }
+                if loaded.segments.last() != Some(&place.segment) {
+                    loaded.segments.push(place.segment);
+                }
+                is_whole
+            }
+        };
+        if !is_whole {
             return Err(damaged(&lost(n)));
         }
-        next = n + 1;
         let kept = (0..).zip(names::all(row.get_ref(2)?.as_blob()?));
         for (slot, names) in kept.filter(|(slot, _)| *slot >= first) {
             let names = names.map_err(|error| damaged(&error))?;
@@ -307,11 +359,11 @@ pub(super) fn load(connection: &Connection, known: &Known) -> rusqlite::Result<(
             known.add_id(id, place);
             if names.holds(known.unbound_before()) {
                 let identities = names.identities.into_iter().flatten();
-                held.extend(identities.map(|identity| Held { id, place, identity }));
+                loaded.held.extend(identities.map(|identity| Held { id, place, identity }));
             }
         }
     }
-    Ok((next, held))
+    Ok(loaded)
 }
 
 /// An identity of a call in a chunk.
@@ -342,15 +394,27 @@ fn is_wanted(frame: &Frame<'_>, filter: &CallFilter) -> bool {
         && filter.since_ms.is_none_or(|since| frame.created_at_ms >= since)
 }
 
-fn records(connection: &Connection, n: i64) -> Result<Option<Vec<u8>>, StoreError> {
-    let query = "SELECT records FROM chunks WHERE n = ?1";
-    connection.query_row(query, [n], |row| row.get(0)).optional().map_err(failed)
+/// The calls of a chunk; none where it is gone, or goes just now.
+fn records(view: &View<'_>, n: i64) -> Result<Option<Vec<u8>>, StoreError> {
+    let query = "SELECT segment, offset, bytes, records FROM chunks WHERE n = ?1";
+    let read = |row: &Row<'_>| Ok((place_of(row, 0)?, row.get(3)?));
+    let found = view.connection.query_row(query, [n], read).optional().map_err(failed)?;
+    match found {
+        Some((Some(place), _)) => {
+            let shelf = view.shelf.ok_or_else(|| lost(n))?;
+            shelf.read(place).map_err(|error| StoreError::Unavailable(error.to_string()))
+        }
+        Some((None, records)) => Ok(Some(records)),
+        None => Ok(None),
+    }
 }
 
-fn unbind(known: &Known, names: &Names, place: i64) {
-    for identity in names.identities.into_iter().flatten() {
-        known.unbind(identity, place);
-    }
+/// Where the calls of a chunk stand: none where they are in its row. From three columns on: segment, offset, bytes.
+fn place_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Place>> {
+    let number = |at: usize| row.get::<_, Option<u64>>(column + at);
+    let (segment, offset, bytes) = (number(0)?, number(1)?, number(2)?);
+    let place = || Some(Place { segment: segment?, offset: offset?, bytes: bytes? });
+    Ok(place())
 }
 
 fn lost(place: i64) -> StoreError {

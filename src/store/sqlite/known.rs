@@ -43,6 +43,37 @@ struct Names {
     leaving: HashSet<Name, Hashed>,
 }
 
+impl Names {
+    fn add_id(&mut self, name: Name, row: i64) {
+        let before = self.rows.insert(name, row);
+        self.changes.push((name, before, self.ids));
+        self.ids += usize::from(before.is_none());
+    }
+
+    fn remove_id(&mut self, name: Name) {
+        if let Some(before) = self.rows.remove(&name) {
+            self.changes.push((name, Some(before), self.ids));
+            self.ids -= 1;
+            self.leaving.insert(name);
+        }
+    }
+
+    fn bind(&mut self, name: Name, row: i64) {
+        if let Entry::Vacant(free) = self.rows.entry(name) {
+            free.insert(row);
+            self.changes.push((name, None, self.ids));
+        }
+    }
+
+    fn unbind(&mut self, name: Name, row: i64) {
+        if self.rows.get(&name) == Some(&row) {
+            self.rows.remove(&name);
+            self.leaving.insert(name);
+            self.changes.push((name, Some(row), self.ids));
+        }
+    }
+}
+
 /// Half of a name is as good a hash as all of it.
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -121,43 +152,40 @@ impl Known {
 
     /// A row has an id from now on.
     pub(super) fn add_id(&self, name: Name, row: i64) {
-        let mut names = self.write();
-        let ids = names.ids;
-        let before = names.rows.insert(name, row);
-        names.ids += usize::from(before.is_none());
-        names.changes.push((name, before, ids));
+        self.write().add_id(name, row);
     }
 
     /// A row is gone.
     pub(super) fn remove_id(&self, name: Name) {
-        let mut names = self.write();
-        let ids = names.ids;
-        if let Some(before) = names.rows.remove(&name) {
-            names.ids -= 1;
-            names.leaving.insert(name);
-            names.changes.push((name, Some(before), ids));
-        }
+        self.write().remove_id(name);
     }
 
     /// A row has an identity from now on, unless another one has it.
     pub(super) fn bind(&self, name: Name, row: i64) {
-        let mut names = self.write();
-        let ids = names.ids;
-        if let Entry::Vacant(free) = names.rows.entry(name) {
-            free.insert(row);
-            names.changes.push((name, None, ids));
-        }
+        self.write().bind(name, row);
     }
 
     /// A row no longer has an identity.
     pub(super) fn unbind(&self, name: Name, row: i64) {
+        self.write().unbind(name, row);
+    }
+
+    /// A row with all its names.
+    pub(super) fn add(&self, id: Name, identities: [Option<Name>; 2], row: i64) {
         let mut names = self.write();
-        let ids = names.ids;
-        if names.rows.get(&name) == Some(&row) {
-            names.rows.remove(&name);
-            names.leaving.insert(name);
-            names.changes.push((name, Some(row), ids));
+        names.add_id(id, row);
+        identities.into_iter().flatten().for_each(|identity| names.bind(identity, row));
+    }
+
+    /// A row is gone with all its names; whether it had the id until now.
+    pub(super) fn remove(&self, id: Name, identities: [Option<Name>; 2], row: i64) -> bool {
+        let mut names = self.write();
+        let had = names.rows.get(&id) == Some(&row);
+        if had {
+            names.remove_id(id);
+            identities.into_iter().flatten().for_each(|identity| names.unbind(identity, row));
         }
+        had
     }
 
     /// How many changes are not kept yet.

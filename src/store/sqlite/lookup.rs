@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
+use rusqlite::params;
 use rusqlite::types::Value;
-use rusqlite::{Connection, params};
 
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::StoreError;
@@ -11,51 +11,43 @@ use crate::store::records::{CallFilter, CallRecord};
 use crate::store::row::CallRow;
 use crate::store::sqlite::calls::{self, to_i64};
 use crate::store::sqlite::chunks;
-use crate::store::sqlite::known::Known;
+use crate::store::sqlite::view::View;
 use crate::store::sqlite::writer::failed;
 
 /// The call of this id.
 pub(super) fn by_id(
-    connection: &Connection,
-    known: &Known,
+    view: &View<'_>,
     organisation: &str,
     id: &CallId,
 ) -> Result<Option<CallRecord>, StoreError> {
-    let Some(n) = known.row(known.of_id(organisation, id)) else { return Ok(None) };
-    let found = at(connection, known, n)?;
+    let Some(n) = view.known.row(view.known.of_id(organisation, id)) else { return Ok(None) };
+    let found = at(view, n)?;
     Ok(found.filter(|record| &*record.organisation == organisation && record.id == *id))
 }
 
 /// The call that holds this identity.
 pub(super) fn by_identity(
-    connection: &Connection,
-    known: &Known,
+    view: &View<'_>,
     organisation: &str,
     identity: &IdempotencyKey,
 ) -> Result<Option<CallRecord>, StoreError> {
-    let Some(n) = known.row(known.of_identity(organisation, identity)) else { return Ok(None) };
-    let found = at(connection, known, n)?;
+    let Some(n) = view.known.row(view.known.of_identity(organisation, identity)) else {
+        return Ok(None);
+    };
+    let found = at(view, n)?;
     Ok(found.filter(|record| record.bound && &*record.organisation == organisation))
 }
 
 /// The call at this place: a row of its own, or in a chunk.
-fn at(
-    connection: &Connection,
-    known: &Known,
-    place: i64,
-) -> Result<Option<CallRecord>, StoreError> {
+fn at(view: &View<'_>, place: i64) -> Result<Option<CallRecord>, StoreError> {
     if place >= 0 {
-        return calls::by_row(connection, place);
+        return calls::by_row(view.connection, place);
     }
-    chunks::find(connection, known, place)?.map(CallRow::read).transpose()
+    chunks::find(view, place)?.map(CallRow::read).transpose()
 }
 
 /// Calls, the oldest first.
-pub(super) fn list(
-    connection: &Connection,
-    known: &Known,
-    filter: &CallFilter,
-) -> Result<Vec<CallRecord>, StoreError> {
+pub(super) fn list(view: &View<'_>, filter: &CallFilter) -> Result<Vec<CallRecord>, StoreError> {
     let mut conditions = "organisation = ?".to_owned();
     let mut values = vec![Value::from(filter.organisation.clone())];
     let phase = filter.phase.map(|phase| phase.as_str().to_owned());
@@ -74,9 +66,9 @@ pub(super) fn list(
         }
     }
     values.push(Value::from(to_i64(filter.most)));
-    let mut found = calls::newest(connection, &conditions, values)?;
+    let mut found = calls::newest(view.connection, &conditions, values)?;
     found.reverse();
-    let in_chunks = chunks::list(connection, known, filter, i64::MAX)?;
+    let in_chunks = chunks::list(view, filter, i64::MAX)?;
     found.extend(in_chunks.into_iter().rev().map(|(_, record)| record));
     // Both come in the order in which calls ended.
     found.sort_by_key(|record| record.created_at_ms);
@@ -86,8 +78,7 @@ pub(super) fn list(
 
 /// Calls by the place where they are kept, the latest first.
 pub(super) fn walk(
-    connection: &Connection,
-    known: &Known,
+    view: &View<'_>,
     organisation: &str,
     since_ms: i64,
     below: i64,
@@ -95,7 +86,7 @@ pub(super) fn walk(
 ) -> Result<(Vec<CallRecord>, Option<i64>), StoreError> {
     let query = "SELECT n FROM calls WHERE organisation = ?1 AND created_at_ms >= ?2 AND n < ?3 \
         ORDER BY n DESC LIMIT ?4";
-    let mut statement = connection.prepare(query).map_err(failed)?;
+    let mut statement = view.connection.prepare(query).map_err(failed)?;
     let values = params![organisation, since_ms, chunks::row_below(below), to_i64(most)];
     let rows = statement.query_map(values, |row| row.get(0)).map_err(failed)?;
     let rows: Vec<i64> = rows.collect::<rusqlite::Result<_>>().map_err(failed)?;
@@ -106,7 +97,7 @@ pub(super) fn walk(
         most,
         ..CallFilter::default()
     };
-    let in_chunks = chunks::list(connection, known, &wanted, below)?;
+    let in_chunks = chunks::list(view, &wanted, below)?;
     found.extend(in_chunks.into_iter().map(|(position, record)| (position, Some(record))));
     found.sort_by_key(|(position, _)| Reverse(*position));
     found.truncate(most);
@@ -115,7 +106,7 @@ pub(super) fn walk(
     for (position, record) in found {
         match record {
             Some(record) => calls.push(record),
-            None => calls.extend(calls::by_row(connection, chunks::row_at(position))?),
+            None => calls.extend(calls::by_row(view.connection, chunks::row_at(position))?),
         }
     }
     Ok((calls, next))

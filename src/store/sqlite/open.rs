@@ -1,5 +1,6 @@
 //! A file is opened: whose it is, whether it can be used, and its tables as they are now.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,12 +9,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Row};
 
-use crate::store::sqlite::chunks;
+use crate::store::sqlite::chunks::{self, Loaded};
 use crate::store::sqlite::known::Known;
+use crate::store::sqlite::segments::{Segments, Shelf};
 use crate::store::sqlite::writer::Desk;
 
 /// The tables, version by version: the first makes version 1.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_segments.sql")];
 /// Says that a file is ours: `srti`.
 const APPLICATION: i64 = 0x7372_7469;
 /// What a store in memory holds at most, finished calls included; the oldest of these go first.
@@ -90,7 +93,7 @@ pub enum OpenError {
 }
 
 /// Opens a file, and makes it where there is none.
-pub(super) fn file(path: &Path) -> Result<Desk, OpenError> {
+pub(super) fn file(path: &Path) -> Result<(Desk, Shelf), OpenError> {
     let access = |error| OpenError::Access { path: path.to_owned(), error };
     let lock = lock(path)?;
     // Arguments are in it: nobody else reads them. SQLite gives its log the same mode.
@@ -101,8 +104,6 @@ pub(super) fn file(path: &Path) -> Result<Desk, OpenError> {
     let begin = || -> rusqlite::Result<()> {
         // Of a new file only: what it has stays.
         connection.pragma_update(None, "page_size", PAGE)?;
-        // Chunks go without being read: where their pages are is kept apart.
-        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", LOG_PAGES * PAGE)
@@ -117,7 +118,17 @@ pub(super) fn file(path: &Path) -> Result<Desk, OpenError> {
             problem => return Err(OpenError::Damaged { path: path.to_owned(), problem }),
         }
     }
-    desk(connection, Some(lock), None).map_err(|error| explain(path, error))
+    let mark = "SELECT shelf FROM marks";
+    let mark: rusqlite::Result<String> = connection.query_row(mark, [], |row| row.get(0));
+    let mark = mark.map_err(|error| explain(path, error))?;
+    let folder = Shelf::folder(path);
+    let access = |error| OpenError::Access { path: folder.clone(), error };
+    let shelf = Shelf::open(&folder, &mark).map_err(access)?;
+    let lengths = shelf.lengths().map_err(access)?;
+    let (mut desk, segments) = desk(connection, &lengths).map_err(|error| explain(path, error))?;
+    desk.segments = Some(Segments::begin(shelf.clone(), &segments).map_err(access)?);
+    desk.lock = Some(lock);
+    Ok((desk, shelf))
 }
 
 /// Opens one in memory.
@@ -127,7 +138,9 @@ pub(super) fn memory() -> Result<Desk, OpenError> {
     let connection = Connection::open_in_memory().map_err(explain)?;
     connection.pragma_update(None, "max_page_count", MEMORY_PAGES as i64).map_err(explain)?;
     migrate(&connection, path)?;
-    desk(connection, None, Some(MEMORY_BYTES)).map_err(explain)
+    let (mut desk, _) = desk(connection, &BTreeMap::new()).map_err(explain)?;
+    desk.max_bytes = Some(MEMORY_BYTES);
+    Ok(desk)
 }
 
 /// A connection that only reads.
@@ -183,17 +196,27 @@ fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// A desk in front of tables, and the segments that its chunks are in.
 fn desk(
     connection: Connection,
-    lock: Option<File>,
-    max_bytes: Option<u64>,
-) -> rusqlite::Result<Desk> {
+    lengths: &BTreeMap<u64, u64>,
+) -> rusqlite::Result<(Desk, Vec<u64>)> {
     let marks = "SELECT unbound_before_ms, name_key FROM marks";
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (unbound_before_ms, name_key): (i64, [u8; 16]) = connection.query_row(marks, [], read)?;
     let known = Known::new(&name_key);
     known.unbind_before(unbound_before_ms);
-    let (mut next, held) = chunks::load(&connection, &known)?;
+    let Loaded { mut next, held, segments, lost } = chunks::load(&connection, &known, lengths)?;
+    if !lost.is_empty() {
+        for n in &lost {
+            connection.execute("DELETE FROM chunks WHERE n = ?1", [n])?;
+        }
+        let batches = lost.len();
+        tracing::warn!(
+            batches,
+            "The machine went down before the latest finished calls were on the disk, or before the oldest were forgotten: they are not known any more."
+        );
+    }
     {
         let query = "SELECT n, organisation, id, bound, identity, alias FROM calls ORDER BY n";
         let mut statement = connection.prepare(query)?;
@@ -214,8 +237,18 @@ fn desk(
     }
     held.iter().for_each(|one| one.bind(&known));
     known.keep();
-    let (names, max_calls) = Default::default();
-    Ok(Desk { connection, known, next, names, max_calls, max_bytes, _lock: lock })
+    let desk = Desk {
+        connection,
+        known,
+        segments: None,
+        has_gaps: false,
+        next,
+        names: Vec::new(),
+        max_calls: None,
+        max_bytes: None,
+        lock: None,
+    };
+    Ok((desk, segments))
 }
 
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {

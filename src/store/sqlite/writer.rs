@@ -8,6 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::store::StoreError;
 use crate::store::sqlite::known::Known;
+use crate::store::sqlite::segments::Segments;
+use crate::store::sqlite::view::View;
 
 /// Jobs that wait at most; whoever comes then waits for a place.
 const QUEUE: usize = 1024;
@@ -29,6 +31,10 @@ pub(super) struct Desk {
     pub(super) connection: Connection,
     /// The rows' names.
     pub(super) known: Known,
+    /// The calls of chunks; none where the store is in memory, and they in its tables.
+    pub(super) segments: Option<Segments>,
+    /// A chunk went since the transaction began.
+    pub(super) has_gaps: bool,
     /// The number of the next row of a call.
     pub(super) next: i64,
     /// What the calls are found by that are on their way into a chunk.
@@ -38,7 +44,7 @@ pub(super) struct Desk {
     /// Bytes at most, where it is in memory.
     pub(super) max_bytes: Option<u64>,
     /// Held as long as the connection: no other process writes.
-    pub(super) _lock: Option<File>,
+    pub(super) lock: Option<File>,
 }
 
 /// Takes jobs to the thread. Dropping it lets the thread finish what it has, and waits for that.
@@ -139,6 +145,12 @@ impl Drop for Writer {
 }
 
 impl Desk {
+    /// All that is kept, with what this transaction changed.
+    pub(super) fn view(&self) -> View<'_> {
+        let shelf = self.segments.as_ref().map(Segments::shelf);
+        View { connection: &self.connection, known: &self.known, shelf }
+    }
+
     fn commit(&mut self, group: &mut Vec<Box<dyn Job>>) {
         group.retain(|job| job.is_wanted());
         if group.is_empty() {
@@ -151,8 +163,12 @@ impl Desk {
                 // What this fails with, the next transaction fails with too, and says so.
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
+            if let Some(segments) = &mut self.segments {
+                segments.undo();
+            }
         } else {
             self.known.keep();
+            self.keep_segments();
         }
         for job in group.drain(..) {
             job.answer(&result);
