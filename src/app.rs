@@ -130,6 +130,7 @@ impl App {
         } else {
             source::load_bound(config, &bound, load.found.local)?
         };
+        let is_local = load.found.local.is_some();
         let in_force = InForce::new(load.reading, load.secrets, &load.found);
         let epoch = Arc::new(Epoch::new(Arc::new(load.found), None, &clock)?);
         let warming = {
@@ -216,6 +217,7 @@ impl App {
             metrics: metrics.clone(),
             readings: parts.clone(),
             readiness: readiness.clone(),
+            is_local,
         });
         let (api, telemetry) = (api_listener.address(), telemetry_listener.address());
         for listener in listeners.into_iter().flatten() {

@@ -14,6 +14,7 @@ pub mod egress;
 pub mod exit;
 pub mod explain;
 mod explain_words;
+pub mod format;
 pub mod given;
 pub mod import;
 mod judge;

@@ -56,6 +56,7 @@ pub mod policy {
     pub mod sampling;
     pub mod schema;
     pub mod schema_cost;
+    pub mod schema_keywords;
     pub mod schema_numbers;
     pub mod schema_subset;
     pub mod schema_words;

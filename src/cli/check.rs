@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cli::config_files::ConfigFiles;
 use crate::cli::exit::{FAILED, OK, fail, print};
+use crate::cli::format::Format;
 use crate::config::finding::Finding;
 use crate::source::{self, LoadError};
 
@@ -20,16 +21,6 @@ pub struct Arguments {
     /// How findings are printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// How findings are printed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// One JSON object.
-    Json,
-    /// One finding a line.
-    #[default]
-    Text,
 }
 
 /// All findings, as one JSON object.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::egress::authentication;
 use crate::cli::exit::{FAILED, OK, fail, print};
 use crate::cli::explain_words::{breaker, rate_limits, retries, url};
+use crate::cli::format::Format;
 use crate::cli::judge::{ExceptionNote, Judge, Lookups, Verdict};
 use crate::config::finding::Finding;
 use crate::config::leaf::Span;
@@ -40,16 +41,6 @@ pub struct Arguments {
     /// How it is printed
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// How a tool is printed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// One JSON object.
-    Json,
-    /// A line for each fact.
-    #[default]
-    Text,
 }
 
 /// Prints the tool: 0 where it may be called, 1 where there is none or its address is refused.

@@ -1,7 +1,8 @@
 //! `sortie import`: tools that are described elsewhere, as a file for `tools.d/`.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -153,12 +154,7 @@ fn read(file: &Path) -> Result<Value, String> {
 
 fn write(out: &Path, yaml: &str) -> u8 {
     let name = out.display();
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(out)
-        .and_then(|mut file| file.write_all(yaml.as_bytes()));
-    match written {
+    match write_whole(out, yaml.as_bytes()) {
         Ok(()) => OK,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             fail(&format!("`{name}` is there already; remove it or choose another file"));
@@ -168,6 +164,30 @@ fn write(out: &Path, yaml: &str) -> u8 {
     }
 }
 
+/// A new file with all of this, or none: it is written beside, and has its name when it is whole. The name beside begins
+/// with a dot, so that no `include` finds it.
+fn write_whole(out: &Path, bytes: &[u8]) -> io::Result<()> {
+    let Some(name) = out.file_name() else { return Err(ErrorKind::InvalidInput.into()) };
+    // A link is there too, wherever it leads.
+    if out.symlink_metadata().is_ok() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    let mut beside = OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}", std::process::id()));
+    let beside = out.with_file_name(beside);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    // A link is never made in place of what somebody else wrote meanwhile; some file systems have none.
+    let named = written.and_then(|()| match fs::hard_link(&beside, out) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(&beside, out),
+        linked => linked,
+    });
+    // Renamed, it is gone already.
+    let _ = fs::remove_file(&beside);
+    named
+}
+
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -175,4 +195,25 @@ fn one_line(text: &str) -> String {
 fn usage(message: &str) -> u8 {
     fail(message);
     USAGE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("tools.yaml");
+        let left = || fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(write(&out, "one"), OK);
+        assert_eq!(write(&out, "two"), FAILED);
+        assert_eq!((fs::read_to_string(&out).expect("a file").as_str(), left()), ("one", 1));
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), folder.path().join("link"))
+            .expect("a link");
+        assert_eq!(write(&folder.path().join("link"), "two"), FAILED);
+        assert_eq!(write(&folder.path().join("no/tools.yaml"), "two"), FAILED);
+        assert_eq!(write(Path::new("/"), "two"), FAILED);
+        assert_eq!(left(), 2);
+    }
 }

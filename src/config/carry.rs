@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::json::pointer_step;
 use crate::policy::schema::Dialect;
+use crate::policy::schema_keywords::{LISTS, MAPS, ONE};
 
 /// Schemas that are visited: the 64 KiB that a tool's schema may have hold no more, and a document may lead to more than
 /// anybody could wait for.
@@ -72,23 +73,6 @@ const DROPPED: &[&str] = &[
     "id",
     "xml",
 ];
-/// Words whose value is a schema.
-const ONE: &[&str] = &[
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-/// Words whose value is a list of schemas.
-const LISTS: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Words whose value holds schemas by name.
-const MAPS: &[&str] = &["dependentSchemas", "patternProperties", "properties"];
 
 /// The schema as a document of its own; `at` is where it stands in `root`. `None`: it is too large.
 pub fn carry(

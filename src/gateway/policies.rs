@@ -157,20 +157,23 @@ impl PolicyBook {
         simulate(&*self.store, snapshot, organisation, policy, days).await
     }
 
-    /// Reads them again where somebody changed one.
+    /// Reads them again where somebody changed one, or where the store was put back to an earlier state.
     pub async fn refresh(&self) -> Result<(), StoreError> {
-        // The revision comes first: what is read then is as new as that, or newer.
-        let revision = Some(self.store.revision().await?);
-        if revision == self.shelf().revision {
-            return Ok(());
+        loop {
+            let before = self.shelf();
+            // The revision comes first: what is read then is as new as that, or newer.
+            let revision = Some(self.store.revision().await?);
+            if revision == before.revision {
+                return Ok(());
+            }
+            let records = self.store.policies().await?;
+            let mut shelf = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
+            // Where somebody else was quicker, whose look was the later one is not known: a revision may go down.
+            if Arc::ptr_eq(&before, &shelf) {
+                *shelf = Arc::new(Shelf::new(revision, records, Some(&before)));
+                return Ok(());
+            }
         }
-        let records = self.store.policies().await?;
-        let mut shelf = self.shelf.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever looked later has it already.
-        if shelf.revision < revision {
-            *shelf = Arc::new(Shelf::new(revision, records, Some(&shelf)));
-        }
-        Ok(())
     }
 
     /// Looks for changes of other gateways, for as long as it runs.

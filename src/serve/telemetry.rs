@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::serve::auth::require_local_host;
 use crate::serve::http::{method_not_allowed, not_found};
 use crate::telemetry::labels::ListenerName;
 use crate::telemetry::metrics::Metrics;
@@ -49,6 +51,9 @@ pub struct TelemetryState {
     pub readings: Arc<dyn Readings>,
     /// Whether calls are taken.
     pub readiness: Arc<Readiness>,
+    /// Whether only names that nobody else can give this machine are answered: a web page under one of its own comes in
+    /// vain.
+    pub is_local: bool,
 }
 
 /// The routes.
@@ -59,7 +64,17 @@ pub fn router(state: TelemetryState) -> Router {
         .route("/readyz", get(readyz))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(state.clone(), door))
         .with_state(state)
+}
+
+async fn door(State(state): State<TelemetryState>, request: Request, next: Next) -> Response {
+    if state.is_local
+        && let Err(error) = require_local_host(request.headers())
+    {
+        return error.into_response();
+    }
+    next.run(request).await
 }
 
 async fn metrics(State(state): State<TelemetryState>) -> Response {

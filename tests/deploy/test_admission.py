@@ -14,6 +14,9 @@ import yaml
 
 POLICY = pathlib.Path(__file__).resolve().parents[2] / "deploy/admission/no-gateway-uid.yaml"
 UID = "runAsUser has to be set, and be neither 0 nor 65532, which is the gateway: "
+GATEWAY_RIGHTS = "the gateway drops ALL capabilities, adds none, is not privileged, and has allowPrivilegeEscalation false"
+FENCE_UID = "sortie-fence lets UID 65532 through and no other: GATEWAY_UID is 65532, and there is no envFrom"
+FENCE_FIRST = "sortie-fence is the first init container and has no restartPolicy: the next one starts when the rules are set"
 
 
 def rights(containers):
@@ -147,6 +150,64 @@ class Admission(unittest.TestCase):
     def test_the_gateway_with_another_uid(self):
         self.pod["spec"]["initContainers"][1]["securityContext"]["runAsUser"] = 10001
         self.refused("the gateway runs as UID 65532")
+
+    def test_a_fence_that_lets_another_uid_through(self):
+        fence = self.pod["spec"]["initContainers"][0]
+        right = fence["env"]
+        self.assertIn({"name": "GATEWAY_UID", "value": "65532"}, right)
+        source = {"configMapKeyRef": {"name": "app", "key": "uid"}}
+        for wrong in [{"value": "10001"}, {"value": ""}, {}, {"valueFrom": source}]:
+            # Of two with one name the last counts.
+            fence["env"] = [*right, {"name": "GATEWAY_UID", **wrong}]
+            self.refused(FENCE_UID)
+        fence["env"] = right
+        fence["envFrom"] = [{"configMapRef": {"name": "app"}}]
+        self.refused(FENCE_UID)
+        # The script's own is 65532.
+        del fence["env"], fence["envFrom"]
+        self.refused()
+
+    def test_what_runs_before_the_fence(self):
+        fence, gateway = self.pod["spec"]["initContainers"]
+        one = copy.deepcopy(self.app) | {"name": "early"}
+        for early in [one, one | {"restartPolicy": "Always"}]:
+            self.pod["spec"]["initContainers"] = [early, fence, gateway]
+            self.refused(FENCE_FIRST)
+            self.pod["spec"]["initContainers"] = [fence, early, gateway]
+            self.refused()
+
+    def test_a_fence_that_nobody_waits_for(self):
+        fence = self.pod["spec"]["initContainers"][0]
+        fence["restartPolicy"] = "Always"
+        self.refused(FENCE_FIRST)
+
+    def test_the_sidecar_without_the_fence(self):
+        del self.pod["spec"]["initContainers"][0]
+        self.refused()
+        self.pod["spec"]["initContainers"].insert(0, copy.deepcopy(self.app) | {"name": "early"})
+        self.refused()
+
+    def test_rights_of_the_gateway(self):
+        gateway = self.pod["spec"]["initContainers"][1]
+        security = gateway["securityContext"]
+        spoilt = [
+            {"privileged": True},
+            {"allowPrivilegeEscalation": True},
+            {"allowPrivilegeEscalation": None},
+            {"capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}},
+            {"capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}},
+            {"capabilities": {"drop": ["NET_RAW"]}},
+            {"capabilities": None},
+        ]
+        for change in spoilt:
+            changed = {**security, **change}
+            # The API server has nothing where a manifest says null.
+            gateway["securityContext"] = {key: value for key, value in changed.items() if value is not None}
+            self.refused(GATEWAY_RIGHTS)
+        gateway["securityContext"] = security | {"privileged": False}
+        self.refused()
+        del gateway["securityContext"]
+        self.refused("the gateway runs as UID 65532", GATEWAY_RIGHTS)
 
     def test_the_node_s_network(self):
         self.pod["spec"]["hostNetwork"] = True

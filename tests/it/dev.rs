@@ -53,6 +53,15 @@ async fn a_tool_on_this_machine_is_called_without_a_key_and_the_call_is_seen() {
                    Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
     assert_eq!(exchange(dev.api(), foreign.as_bytes()).await.status, 400);
     assert_eq!(exchange(dev.api(), &get("/v1/nothing")).await.status, 404);
+    for path in ["/metrics", "/readyz", "/livez", "/nothing"] {
+        let foreign = format!(
+            "GET {path} HTTP/1.1\r\nHost: evil.example.com:9477\r\nConnection: close\r\n\r\n"
+        );
+        let told = exchange(dev.telemetry(), foreign.as_bytes()).await;
+        assert_eq!(told.status, 400, "{path}: {}", told.text());
+    }
+    let metrics = exchange(dev.telemetry(), &get("/metrics")).await;
+    assert!(metrics.status == 200 && metrics.text().contains("sortie_calls_total"), "{metrics:?}");
     assert_eq!(dev.interrupt().await, Some(0));
 }
 

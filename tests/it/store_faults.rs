@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use sortie::config::storage::Keep;
 use sortie::model::outcome::Phase;
 use sortie::store::postgres::PostgresStore;
@@ -13,8 +14,13 @@ use crate::store_suite::records::{
     DONE, NOW, approval, call, call_id, identity, keep, parked, shared,
 };
 use crate::store_suite::{connect, tls};
+use crate::support::http::{Reply, request};
 use crate::support::postgres::Postgres;
 use crate::support::wait;
+use crate::support::world::World;
+
+/// A key that reads, decides and keeps policies.
+const DESK_KEY: &str = "sk-desk-Jm4Xc8Vn2Qw6Er9Tz";
 
 #[track_caller]
 fn refused(path: &Path) -> String {
@@ -319,4 +325,53 @@ async fn f145_a_server_that_is_away_at_the_start_is_waited_for_and_not_for_ever(
         panic!("it was opened")
     };
     assert!(error.to_string().contains("the store's url cannot be used"), "{error}");
+}
+
+/// A character that PostgreSQL's text does not have: what is named with it is not there, on each store.
+#[tokio::test]
+async fn a_nul_in_a_request_is_no_fault_of_the_store() {
+    let mut urls = vec!["memory".to_owned()];
+    if let Some(server) = Postgres::shared() {
+        urls.push(server.database().await);
+    }
+    for url in urls {
+        let world = World::plain().await;
+        let config = world.config().tool(world.tool("lookup"));
+        let config = match url.as_str() {
+            "memory" => config,
+            _ => config.set("/storage", json!({ "url": url })),
+        };
+        let scopes = json!({"scopes": ["agent", "agent:approve", "agent:policy"]});
+        let gateway = config.key("desk", DESK_KEY, scopes).start().await;
+        let asked = async |method: &str, path: &str, body: &str| {
+            gateway.send(request(method, path, Some(DESK_KEY), body).as_bytes()).await
+        };
+        for path in ["calls?session_id=", "calls?run_id=", "calls?tool=", "approvals?tool="] {
+            for name in ["%00", "a%00b"] {
+                let told = asked("GET", &format!("/v1/{path}{name}"), "").await;
+                let expected = (200, json!({"data": []}));
+                assert_eq!((told.status, told.json()), expected, "{url}: {path}{name}");
+            }
+        }
+        for (method, path, body) in [
+            ("GET", "/v1/calls/call_%00aaa", ""),
+            ("GET", "/v1/approvals/ap_%00", ""),
+            ("GET", "/v1/policies/a%00", ""),
+            ("GET", "/v1/policies/a%00/shadow", ""),
+            ("DELETE", "/v1/policies/a%00", ""),
+            ("GET", "/v1/tools/lookup%00", ""),
+            ("GET", "/v1/tools/lookup%00/policy/shadow", ""),
+        ] {
+            let told = asked(method, path, body).await;
+            assert_eq!(told.status, 404, "{url}: {method} {path}: {}", told.text());
+        }
+        let odd = r#"{"id":"odd","effect":"deny","mode":"shadow","match":{"when":[
+            {"pointer":"/a\u0000","operator":"equals","threshold":"\u0000"}]}}"#;
+        let made = asked("POST", "/v1/policies", odd).await;
+        assert_eq!(made.status, 201, "{url}: {}", made.text());
+        let threshold = |told: &Reply| told.json().pointer("/match/when/0/threshold").cloned();
+        let kept = asked("GET", "/v1/policies/odd", "").await;
+        assert_eq!(threshold(&kept), Some(json!("\0")), "{url}: {}", kept.text());
+        gateway.finish().await;
+    }
 }

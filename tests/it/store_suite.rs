@@ -84,6 +84,7 @@ suite! {
         a_call_that_ended_takes_the_place_of_its_beginning
         a_call_that_was_not_sent_makes_room
         a_lost_call_is_buried_once
+        a_name_with_a_nul_is_nobody_s
         an_identity_is_bound_once
         an_identity_leads_to_its_call
         another_organisation_sees_nothing

@@ -52,6 +52,26 @@ async fn a_change_holds_here_at_once_and_at_another_gateway_when_it_looks() {
     assert_eq!(ids(&one, "default"), ["a"]);
 }
 
+/// A file that a backup was put back into while the gateway runs.
+#[tokio::test]
+async fn what_a_restored_store_has_holds_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sortie.db");
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path).expect("a store"));
+    let book = book(&store).await;
+    book.put(denies("a"), None).await.expect("kept");
+    book.put(denies("b"), None).await.expect("kept");
+    let file = rusqlite::Connection::open(&path).expect("a file");
+    file.execute_batch("DELETE FROM policies WHERE id = 'b'; UPDATE revision SET revision = 1")
+        .expect("it is changed");
+    book.refresh().await.expect("a store");
+    assert_eq!(ids(&book, "default"), ["a"]);
+    // What changes then is seen too, before the revision is what it was.
+    store.put_policy(denies("c"), None).await.expect("kept");
+    book.refresh().await.expect("a store");
+    assert_eq!(ids(&book, "default"), ["a", "c"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_gateway_s_change_is_seen_within_five_seconds() {
     let store = store();

@@ -4,25 +4,10 @@ use std::collections::HashSet;
 
 use crate::model::json_tree::Tree;
 use crate::policy::schema::decode_percent;
+use crate::policy::schema_keywords::{LISTS, MAPS, ONE};
 
 /// Keywords that OpenAI and Anthropic refuse in the outermost schema, though not below it.
 const REFUSED: &[&str] = &["$ref", "allOf", "anyOf", "const", "enum", "not", "oneOf"];
-/// Keywords of a schema that hold one schema below, a list of them, or an object of them.
-const BELOW: &[&str] = &[
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-const LISTS_BELOW: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
-const MAPS_BELOW: &[&str] =
-    &["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 /// Branches and references that are looked at in one schema: alternatives of alternatives multiply.
 const MOST_STEPS: usize = 4000;
 /// Bytes of a parameter's name that Anthropic takes.
@@ -292,11 +277,11 @@ pub(super) fn resolve<'t>(root: &'t Tree, reference: &str) -> Option<&'t Tree> {
 fn completed(schema: &Tree) -> Tree {
     let Tree::Map(entries) = schema else { return schema.clone() };
     let entries = entries.iter().map(|(key, value)| {
-        let value = if BELOW.contains(&key.as_str()) {
+        let value = if ONE.contains(&key.as_str()) {
             completed(value)
-        } else if LISTS_BELOW.contains(&key.as_str()) {
+        } else if LISTS.contains(&key.as_str()) {
             Tree::List(value.items().iter().map(completed).collect())
-        } else if MAPS_BELOW.contains(&key.as_str()) {
+        } else if MAPS.contains(&key.as_str()) {
             let below = value.entries().iter();
             Tree::Map(below.map(|(name, below)| (name.clone(), completed(below))).collect())
         } else {

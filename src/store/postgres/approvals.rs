@@ -7,7 +7,9 @@ use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
 use crate::store::batch::Batch;
-use crate::store::postgres::calls::{by_row, clean, get, hold, holder, make_room, own, put};
+use crate::store::postgres::calls::{
+    by_row, clean, get, has_nul, hold, holder, make_room, own, put,
+};
 use crate::store::postgres::connection::{Value, execute, rows};
 use crate::store::postgres::notices::notify;
 use crate::store::records::{ApprovalFilter, CallRecord, Notice, PendingApprovals, within};
@@ -201,8 +203,11 @@ pub(super) async fn list(
     filter: &ApprovalFilter,
 ) -> Result<Vec<Approval>, StoreError> {
     let status = filter.status.map(ApprovalStatus::as_str);
-    let tool = filter.tool.as_deref().map(clean);
-    let session = filter.session_id.as_deref().map(clean);
+    let names = [&filter.tool, &filter.session_id].map(Option::as_deref);
+    if names.into_iter().flatten().any(has_nul) {
+        return Ok(Vec::new());
+    }
+    let [tool, session] = names;
     let most = i64::try_from(filter.most).unwrap_or(i64::MAX);
     let mut query = format!("{COLUMNS} WHERE true");
     if filter.unused_of_waiting {

@@ -61,7 +61,12 @@ pub(super) struct Head {
 
 /// Text as PostgreSQL takes it, which has no NUL.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+    if has_nul(text) { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+}
+
+/// Whether nothing here can be named so: what is asked for is compared as it is, and never cleaned first.
+pub(super) fn has_nul(text: &str) -> bool {
+    text.contains('\0')
 }
 
 /// Holds the names of a call until the transaction ends: whoever binds one of them comes before or after.
@@ -193,9 +198,11 @@ pub(super) async fn list(
     client: &impl GenericClient,
     filter: &CallFilter,
 ) -> Result<Vec<CallRecord>, StoreError> {
-    let session = filter.session_id.as_deref().map(clean);
-    let run = filter.run_id.as_deref().map(clean);
-    let tool = filter.tool.as_deref().map(clean);
+    let names = [&filter.session_id, &filter.run_id, &filter.tool].map(Option::as_deref);
+    if names.into_iter().flatten().any(has_nul) {
+        return Ok(Vec::new());
+    }
+    let [session, run, tool] = names;
     let phase = filter.phase.map(Phase::as_str);
     let most = i64::try_from(filter.most).unwrap_or(i64::MAX);
     let mut query = format!("{COLUMNS} WHERE c.organisation = $1");

@@ -193,9 +193,71 @@ fn the_compose_file_its_gateway_and_its_tool_fit_together() {
     assert_eq!(tried.code, Some(0), "{tried:?}");
 }
 
+/// A package with what a build tells its sources: a file of the build script's own, whose path is the builder's.
+fn small_package(place: &Path) {
+    let whole = std::fs::read_to_string(shipped("Cargo.toml")).expect("a file");
+    let profiles = whole.split("[profile.release]").nth(1).expect("the profile");
+    let profiles = profiles.split("[profile.bench]").next().expect("its end");
+    let named = "name = \"sortie\"\nversion = \"0.0.0\"\n";
+    let manifest = format!("[package]\n{named}edition = \"2024\"\n[profile.release]{profiles}");
+    let lock = format!("version = 4\n[[package]]\n{named}");
+    let generated = r#"pub fn made() -> &'static str { file!() }"#;
+    let script = format!(
+        "fn main() {{ let out = std::env::var(\"OUT_DIR\").unwrap(); \
+         std::fs::write(out + \"/made.rs\", {generated:?}).unwrap() }}\n"
+    );
+    let program = "include!(concat!(env!(\"OUT_DIR\"), \"/made.rs\"));\n\
+         fn main() { println!(\"{} {} {}\", file!(), made(), env!(\"SORTIE_REVISION\")) }\n";
+    let build = std::fs::read_to_string(shipped("deploy/image/build.sh")).expect("a file");
+    for (file, text) in [
+        ("Cargo.toml", manifest.as_str()),
+        ("Cargo.lock", &lock),
+        ("build.rs", &script),
+        ("src/main.rs", program),
+        ("deploy/image/build.sh", &build),
+    ] {
+        let file = place.join(file);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        std::fs::write(file, text).expect("a written file");
+    }
+}
+
+/// The whole of Sortie takes minutes to compile; that no path is in it, a test of the image sees.
 #[test]
-fn a_release_is_made_twice_and_is_the_same() {
-    // It is the image's binary, which is built where the image can be.
+fn what_is_compiled_in_two_folders_is_the_same() {
+    if tool("cc").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let built = |name: &str, unlike: Option<&str>| {
+        let place = folder.path().join(name);
+        small_package(&place);
+        let script = place.join("deploy/image/build.sh");
+        if let Some(line) = unlike {
+            let text = std::fs::read_to_string(&script).expect("a file");
+            assert!(text.contains(line), "{text}");
+            std::fs::write(&script, text.replace(line, ":")).expect("a written file");
+        }
+        let mut build = Command::new("bash");
+        build.arg(script).arg(place.join("context")).env("SORTIE_REVISION", "one");
+        good(build.env_remove("CARGO_TARGET_DIR"));
+        let binary = place.join("context/sortie");
+        let said = text(&good(&mut Command::new(&binary)).stdout);
+        (said, std::fs::read(binary).expect("a file"))
+    };
+    let (said, first) = built("one", None);
+    assert!(said.starts_with("src/main.rs /target/") && said.ends_with(" one\n"), "{said}");
+    let (again, second) = built("another/folder/below", None);
+    assert_eq!(said, again);
+    assert!(first == second, "{} and {} bytes", first.len(), second.len());
+    // Without the paths' other names it would not be.
+    let (named, third) = built("third", Some(r#"flags+=(--remap-path-prefix "$map")"#));
+    assert!(named.contains("/third/target/image/") && third != first, "{named}");
+}
+
+#[test]
+fn one_binary_is_packed_twice_into_the_same_archive_and_list() {
+    // It is the image's binary, which is built where the image can be, and once for both.
     if !oci::installed() {
         return;
     }

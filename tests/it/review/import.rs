@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::cli::{Finished, run};
+use crate::support::cli::{Finished, run, sortie};
 
 /// `1` where a package that cannot be fetched is a failure.
 const REQUIRE: &str = "SORTIE_REQUIRE_SDKS";
@@ -62,6 +62,31 @@ fn functions_become_a_file_and_what_changed_is_said() {
     let refused = import(&again);
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains("is there already"), "{refused:?}");
+}
+
+/// A limit on the size of files, which a full disk is like.
+#[test]
+fn a_file_that_cannot_be_written_whole_is_not_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = |number: u32| {
+        json!({"type": "function", "function": {"name": format!("tool_{number}"),
+            "description": "Looks something up, and says what it is.", "parameters": {"type": "object"}}})
+    };
+    let tools: Vec<Value> = (0..100).map(tool).collect();
+    let source = written(folder.path(), "functions.json", &json!(tools).to_string());
+    let place = folder.path().join("out");
+    std::fs::create_dir(&place).expect("a folder");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh"]);
+    limited.arg(sortie().get_program()).args(["import", "openai", &source, "--out"]);
+    limited.arg(place.join("tools.yaml"));
+    let output = limited.args(["--url-template", "https://a.example.com/{name}"]).output();
+    let output = output.expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("tools.yaml` cannot be written: "), "{error}");
+    let left: Vec<_> = std::fs::read_dir(&place).expect("a folder").collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sortie::model::id::Token;
 use sortie::model::outcome::Phase;
-use sortie::store::records::CallFilter;
+use sortie::store::records::{ApprovalFilter, CallFilter};
 use sortie::store::{Bound, Store};
 
 use super::records::{
@@ -237,4 +237,34 @@ pub(super) async fn what_was_let_go_is_free(store: &dyn Store) {
     assert!(!store.call("shop", &call_id(1)).await.expect("it works").expect("it works").bound);
     assert!(store.call_by_identity("shop", &identity(2)).await.expect("it works").is_some());
     assert_eq!(store.bind(call(1, Phase::Running)).await, Ok(Bound::Now));
+}
+
+/// PostgreSQL's text cannot hold the character, so there another one stands for it.
+pub(super) async fn a_name_with_a_nul_is_nobody_s(store: &dyn Store) {
+    let mut like = call(1, Phase::Waiting);
+    like.tool = "a\u{fffd}b".into();
+    Arc::make_mut(&mut like.context).session_id = Some("a\u{fffd}b".to_owned());
+    let asked = approval(1, &like);
+    assert_eq!(store.park(like, asked, Vec::new()).await, Ok(Bound::Now));
+    for (name, there) in [("a\u{fffd}b", 1), ("a\0b", 0), ("\0", 0)] {
+        let named = || Some(name.to_owned());
+        let all = CallFilter { organisation: "shop".to_owned(), most: 9, ..CallFilter::default() };
+        let any = ApprovalFilter { most: 9, ..ApprovalFilter::default() };
+        for filter in [
+            CallFilter { session_id: named(), ..all.clone() },
+            CallFilter { tool: named(), ..all.clone() },
+        ] {
+            let found = store.calls(&filter).await.expect("it works");
+            assert_eq!(found.len(), there, "{filter:?}");
+        }
+        for filter in [
+            ApprovalFilter { session_id: named(), ..any.clone() },
+            ApprovalFilter { tool: named(), ..any },
+        ] {
+            let found = store.approvals(&filter).await.expect("it works");
+            assert_eq!(found.len(), there, "{filter:?}");
+        }
+        let run = CallFilter { run_id: named(), ..all };
+        assert_eq!(store.calls(&run).await.expect("it works").len(), 0, "{run:?}");
+    }
 }

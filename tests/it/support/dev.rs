@@ -20,6 +20,7 @@ pub(crate) struct Dev {
     readers: Vec<JoinHandle<()>>,
     lines: Arc<Log<String>>,
     api: SocketAddr,
+    telemetry: SocketAddr,
 }
 
 impl Dev {
@@ -36,12 +37,17 @@ impl Dev {
             collect(child.stderr.take().expect("a pipe"), Arc::clone(&lines)),
         ];
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut dev = Self { folder, child, readers, lines, api: nowhere };
-        let listening = dev.line(&["Listening.", "listener=\"api\""]).await;
-        let address = listening.split("address=\"").nth(1).and_then(|rest| rest.split('"').next());
-        dev.api = address.expect("a place").parse().expect("an address");
+        let mut dev = Self { folder, child, readers, lines, api: nowhere, telemetry: nowhere };
+        dev.api = dev.listens("api").await;
+        dev.telemetry = dev.listens("telemetry").await;
         dev.line(&["Ready."]).await;
         dev
+    }
+
+    async fn listens(&self, listener: &str) -> SocketAddr {
+        let line = self.line(&["Listening.", &format!("listener=\"{listener}\"")]).await;
+        let address = line.split("address=\"").nth(1).and_then(|rest| rest.split('"').next());
+        address.expect("a place").parse().expect("an address")
     }
 
     /// The first line that holds all of these, once it is there.
@@ -59,6 +65,11 @@ impl Dev {
     /// Where calls are taken.
     pub(crate) fn api(&self) -> SocketAddr {
         self.api
+    }
+
+    /// Where metrics and probes are.
+    pub(crate) fn telemetry(&self) -> SocketAddr {
+        self.telemetry
     }
 
     /// Calls a tool without a key.
