@@ -194,7 +194,7 @@ impl Gateway {
                     tool = &*tool,
                     "A call was lost with its gateway: whether it ran is not known."
                 );
-                self.ended_waiting(&ended, None, failure);
+                self.ended_elsewhere(&ended, None, failure);
                 self.waiting_changed();
                 let waited = self.memory.store.approvals_of(&ended.organisation, &ended.id).await?;
                 if !waited.is_empty() {
