@@ -27,6 +27,7 @@ use crate::serve::query::parameters;
 use crate::serve::route::Route;
 use crate::store::StoreError;
 use crate::store::records::{AuditEntry, PolicyRecord};
+use crate::telemetry::audit::OUTCOME_UNKNOWN;
 
 /// Policies that an organisation may keep.
 const MAX_POLICIES: usize = 200;
@@ -171,25 +172,31 @@ impl PolicyErrand {
         let (own, caller) = (gateway.clone(), self.errand.visit.caller.clone());
         let whole = gateway.to_the_end(async move {
             let (book, audit) = (own.policies(), own.audit());
-            let (before, after) = match change {
+            let (before, after, done) = match change {
                 Change::Put { before, after } => {
                     let expected = before.as_ref().map(|before| before.version);
-                    book.put(after.clone(), expected).await?;
-                    (before, Some(after))
+                    let done = book.put(after.clone(), expected).await;
+                    (before, Some(after), done)
                 }
                 Change::Delete(before) => {
-                    book.delete(&before.organisation, &before.id).await?;
-                    (Some(before), None)
+                    let done = book.delete(&before.organisation, &before.id).await;
+                    (Some(before), None, done)
                 }
+            };
+            let detail = match &done {
+                Ok(()) => None,
+                Err(StoreError::Unavailable(_)) => Some(OUTCOME_UNKNOWN.to_owned()),
+                Err(StoreError::Conflict | StoreError::NotFound) => return done,
             };
             let digest = |one: &PolicyRecord| format!("sha256:{}", hex(&Sha256::digest(&one.body)));
             audit.note(AuditEntry {
                 subject: before.as_ref().or(after.as_ref()).map(|one| one.id.clone()),
                 before: before.as_ref().map(digest),
                 after: after.as_ref().map(digest),
+                detail,
                 ..audit.deed_of(&caller, action)
             });
-            Ok(())
+            done
         });
         whole.await
     }

@@ -3,6 +3,7 @@
 //!
 //! The store is held by a transaction of the test, so that the gateway is in the midst of it when its client goes away.
 
+use std::fs::read_to_string;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ use crate::support::config::API_KEY;
 use crate::support::gateway::Gateway;
 use crate::support::http::{RawClient, request};
 use crate::support::script::{Script, answer};
-use crate::support::wait::poll;
+use crate::support::wait::{poll, together};
 use crate::support::world::World;
 
 const DESK: &str = "sk-desk-Rf7HnQ2xWc9KpL4m";
-/// Requests that are answered before somebody hangs up.
-const LATER: usize = 5;
+/// How often the thread that writes goes to sleep until it is clear that it waits for the file: idle it sleeps once.
+const SLEEPS: u64 = 5;
 /// An end that waits for nothing gives the trail up sooner, and the store is waited for longer.
 const HELD: Duration = Duration::from_millis(1500);
 
@@ -69,31 +70,58 @@ impl Desk {
     async fn ask(&self, method: &str, path: &str, body: Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut client = RawClient::connect(self.gateway.api()).await;
+        let before = self.sleeps();
         client.write(request(method, path, Some(DESK), &body).as_bytes()).await;
-        // What came later is answered, and reads the store too: by then the first one waits for it.
-        for _ in 0..LATER {
-            let list = request("GET", "/v1/policies", Some(DESK), "");
-            assert_eq!(self.gateway.send(list.as_bytes()).await.status, 200);
-        }
+        poll("what is asked for to wait for the store", || async {
+            (self.sleeps() > before + SLEEPS).then_some(())
+        })
+        .await;
         client.half_close().await;
         assert!(client.read_to_end().await.is_empty(), "nobody is answered any more");
     }
 
+    /// How often the thread that writes to the store has gone to sleep.
+    fn sleeps(&self) -> u64 {
+        let threads = format!("/proc/{}/task", self.gateway.process());
+        let threads = std::fs::read_dir(threads).expect("a running process");
+        let mut statuses =
+            threads.flatten().filter_map(|one| read_to_string(one.path().join("status")).ok());
+        let writer = statuses.find(|status| status.starts_with("Name:\tstore-writer\n"));
+        let writer = writer.expect("a thread that writes");
+        let line = writer.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.expect("a count").trim().parse().expect("a number")
+    }
+
+    /// Waits until the trail is kept: then nothing is written but what is asked for.
+    async fn trail_is_kept(&self) {
+        poll("the trail to be kept", || async {
+            let lines = self.gateway.log_lines();
+            let noted = lines.iter().filter(|line| line["stream"] == "audit").count();
+            let written = [("result", "written")];
+            let written =
+                self.gateway.metrics().await.value("sortie_audit_entries_total", &written);
+            (written >= noted as f64).then_some(())
+        })
+        .await;
+    }
+
     /// The same while the store is held, which is free afterwards.
     async fn ask_meanwhile(&self, method: &str, path: &str, body: Value) {
+        self.trail_is_kept().await;
         let held = self.hold();
         self.ask(method, path, body).await;
         drop(held);
     }
 
     /// The line of the audit trail that says who did this.
-    async fn taken_down(&self, action: &str, subject: &Value) {
+    async fn taken_down(&self, action: &str, subject: &Value) -> Value {
         let line = poll(&format!("the line of {action}"), || async {
             let lines = self.gateway.log_lines();
             lines.into_iter().find(|line| line["action"] == action)
         })
         .await;
         assert_eq!((&line["actor"], &line["subject"]), (&json!("desk"), subject), "{line}");
+        line
     }
 
     /// How a call ended.
@@ -168,6 +196,32 @@ async fn a_change_of_a_policy_is_whole_where_whoever_makes_it_hangs_up() {
     ] {
         desk.ask_meanwhile(method, path, body).await;
         desk.taken_down(action, &json!("rule")).await;
+    }
+    desk.gateway.finish().await;
+}
+
+#[tokio::test]
+async fn what_the_store_may_keep_too_late_is_in_the_trail() {
+    let desk = Desk::new().await;
+    let (decided, told) = (desk.waiting("refund").await, desk.waiting("book").await);
+    let (approve, digest) = decision(&decided, "approve");
+    let confirm = format!("/v1/calls/{}/confirmed", told["id"].as_str().expect("an id"));
+    let rule = json!({"id": "rule", "mode": "shadow", "effect": "deny"});
+    let asked = [
+        ("policy.created", json!("rule"), "/v1/policies", rule),
+        ("approval.approved", decided["approval"]["id"].clone(), &*approve, digest),
+        ("call.confirmed", told["id"].clone(), &*confirm, json!({"yes": true})),
+    ];
+    let held = desk.hold();
+    let requests = asked
+        .each_ref()
+        .map(|(_, _, path, body)| request("POST", path, Some(DESK), &body.to_string()));
+    let replies = together(requests.iter().map(|one| desk.gateway.send(one.as_bytes()))).await;
+    drop(held);
+    for (reply, (action, subject, ..)) in replies.iter().zip(&asked) {
+        assert_eq!(reply.status, 503, "{action}: {}", reply.text());
+        let line = desk.taken_down(action, subject).await;
+        assert_eq!(line["detail"], json!({"outcome": "unknown"}), "{line}");
     }
     desk.gateway.finish().await;
 }

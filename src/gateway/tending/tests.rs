@@ -20,6 +20,19 @@ async fn park(gateway: &Arc<Gateway>, nth: usize) -> CallRecord {
     gateway.kept(&caller, &told.id).await.expect("it is kept")
 }
 
+/// Keeps a policy that forbids such calls.
+async fn forbid(gateway: &Gateway, call: &CallRecord) {
+    let policy = PolicyRecord {
+        organisation: call.organisation.to_string(),
+        id: "rule".to_owned(),
+        version: 1,
+        body: r#"{"id":"rule","effect":"deny"}"#.to_owned(),
+        created_at_ms: 0,
+        updated_at_ms: 0,
+    };
+    gateway.policies().put(policy, None).await.expect("it is kept");
+}
+
 /// How the approval of a call stands.
 async fn status(gateway: &Gateway, call: &CallRecord) -> ApprovalStatus {
     let store = &gateway.memory.store;
@@ -47,6 +60,24 @@ async fn what_is_due_is_closed_however_many_wait() {
 }
 
 #[tokio::test]
+async fn however_many_a_change_is_about_all_of_them_are_closed() {
+    let (gateway, _clock) = waiting().await;
+    let mut calls = Vec::new();
+    for nth in 0..MOST + 2 {
+        calls.push(park(&gateway, nth).await);
+    }
+    let mut seen = None;
+    gateway.look_after(1, &mut seen).await.expect("a store");
+    forbid(&gateway, &calls[0]).await;
+    for round in 2..4 {
+        gateway.look_after(round, &mut seen).await.expect("a store");
+    }
+    for call in &calls {
+        assert_eq!(status(&gateway, call).await, ApprovalStatus::Void);
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_due_is_looked_at_where_a_policy_changed() {
     let (gateway, _clock) = waiting().await;
     let call = park(&gateway, 0).await;
@@ -55,15 +86,7 @@ async fn what_is_not_due_is_looked_at_where_a_policy_changed() {
         gateway.look_after(round, &mut seen).await.expect("a store");
         assert_eq!(status(&gateway, &call).await, ApprovalStatus::Pending);
     }
-    let policy = PolicyRecord {
-        organisation: call.organisation.to_string(),
-        id: "rule".to_owned(),
-        version: 1,
-        body: r#"{"id":"rule","effect":"deny"}"#.to_owned(),
-        created_at_ms: 0,
-        updated_at_ms: 0,
-    };
-    gateway.policies().put(policy, None).await.expect("it is kept");
+    forbid(&gateway, &call).await;
     gateway.look_after(4, &mut seen).await.expect("a store");
     assert_eq!(status(&gateway, &call).await, ApprovalStatus::Void);
 }
