@@ -353,6 +353,8 @@ impl App {
         let _ = tokio::join!(kept, exported);
         self.auditing.abort();
         self.exporting.abort();
+        // What it leaves behind is counted before the last look at the metrics.
+        let _ = self.exporting.await;
         self.recording.abort();
         self.counted.raise();
         let _ = tokio::time::timeout(LAST_ANSWERS, self.counting).await;

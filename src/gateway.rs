@@ -242,7 +242,15 @@ impl Gateway {
         self.log.call_lines()
     }
 
-    /// Waits until no call runs.
+    /// Does what is not to be left half-done, also where whoever asked goes away: the end of the process waits for it.
+    pub async fn to_the_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        self.in_flight.to_the_end(work).await
+    }
+
+    /// Waits until no call runs and nothing is half-done.
     pub async fn idle(&self) {
         self.in_flight.idle().await;
     }
@@ -301,8 +309,12 @@ impl Gateway {
         tokio::spawn(work);
     }
 
-    /// From the first check to the one exit.
-    async fn run(self: &Arc<Self>, way: &Way<'_>, created_at_ms: i64) -> Result<CallOutcome, Stop> {
+    /// From the first check to the one exit. Its spans are whoever's the end is.
+    async fn run(
+        self: &Arc<Self>,
+        way: &Way<'_>,
+        created_at_ms: i64,
+    ) -> Result<(CallOutcome, Option<CallTrace>), Stop> {
         let began = self.clock.now();
         let metrics = self.metrics.tool(&way.call.tool);
         let settings = way.epoch.snapshot.tracing.as_ref();
@@ -341,11 +353,7 @@ impl Gateway {
             duration: self.clock.now().saturating_duration_since(began),
         };
         self.finish(way, &metrics, &outcome, trail.unsaid);
-        if let Some(spans) = trail.spans {
-            let tool = way.epoch.snapshot.tool(&way.call.tool).map(Arc::as_ref);
-            self.memory.tracer.end(spans, way.call, tool, &outcome);
-        }
-        Ok(outcome)
+        Ok((outcome, trail.spans))
     }
 
     /// The checks in their order, then the executor. Each step ends the call or hands on what the next one needs. What a

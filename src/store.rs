@@ -22,8 +22,8 @@ use crate::model::approval::{Approval, ApprovalId, ApprovalStatus, DecidedBy};
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::batch::Batch;
 use crate::store::records::{
-    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
-    ShadowSample,
+    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PendingApprovals,
+    PolicyRecord, ShadowCount, ShadowSample,
 };
 
 pub use crate::store::error::StoreError;
@@ -190,6 +190,9 @@ pub trait Store: Send + Sync {
 
     /// Approvals with their arguments, the newest first.
     fn approvals<'a>(&'a self, filter: &'a ApprovalFilter) -> Stored<'a, Vec<Approval>>;
+
+    /// How many approvals of each tool are pending: no row where there are none.
+    fn pending(&self) -> Stored<'_, Vec<PendingApprovals>>;
 
     /// Calls of all organisations that run, of which no living instance says that it runs them: those of instances that
     /// were last heard of before `silent_since_ms`. In a store that is not shared: all that other instances ran.

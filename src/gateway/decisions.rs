@@ -26,6 +26,7 @@ use crate::policy::identity::Caller;
 use crate::store::records::{ApprovalFilter, CallRecord, Notice};
 use crate::store::{Decided, StoreError};
 use crate::telemetry::log::{CallLine, LineCaller};
+use crate::telemetry::trace::call::Asked;
 
 /// How long a confirmation waits for its call: as long as a call does by default.
 const CONFIRM_WAIT: Duration = Duration::from_secs(50);
@@ -233,7 +234,7 @@ impl Gateway {
         self.count_unasked(&kept, &decided);
         self.waiting_changed();
         if let Some(failure) = failure {
-            self.ended_waiting(&kept, Some(&decided), failure);
+            self.ended_unrun(&kept, &decided, failure);
             return Ok((decided, None));
         }
         let leave = Leave { approval: decided.clone(), record: kept, is_patient: true };
@@ -266,7 +267,7 @@ impl Gateway {
         }
         self.count_decided(&closed, now_ms);
         self.count_unasked(&kept, &closed);
-        self.ended_waiting(&kept, Some(&closed), failure);
+        self.ended_unrun(&kept, &closed, failure);
         self.waiting_changed();
         Ok(())
     }
@@ -310,13 +311,27 @@ impl Gateway {
         self.metrics.approval_ended(&self.metrics.tool(&approval.tool), approval.status, waited);
     }
 
-    /// What every end leaves behind, for a call that ends without having run here.
-    pub(super) fn ended_waiting(
+    /// What every end leaves behind, and a span, for a call that never ran anywhere.
+    fn ended_unrun(&self, record: &CallRecord, approval: &Approval, failure: Failure) {
+        let outcome = self.ended_elsewhere(record, Some(approval), failure);
+        let epoch = self.epoch();
+        let asked = Asked {
+            context: &record.context,
+            arguments: record.arguments.as_deref(),
+            credentials: &[],
+        };
+        let tool = epoch.snapshot.tool(&record.tool).map(Arc::as_ref);
+        let settings = epoch.snapshot.tracing.as_ref();
+        self.memory.tracer.end_unrun(settings, &asked, tool, &outcome);
+    }
+
+    /// What every end leaves behind, for a call that ends without having run here. Whoever ran it tells its spans.
+    pub(super) fn ended_elsewhere(
         &self,
         record: &CallRecord,
         approval: Option<&Approval>,
         failure: Failure,
-    ) {
+    ) -> CallOutcome {
         let epoch = self.epoch();
         let tool = epoch.snapshot.tool(&record.tool);
         let finished_at_ms = record.finished_at_ms.unwrap_or(record.created_at_ms);
@@ -345,6 +360,7 @@ impl Gateway {
             owner: epoch.snapshot.owner(&record.tool),
         };
         self.log.call(&CallLine::new(&outcome, &record.context, line));
+        outcome
     }
 }
 

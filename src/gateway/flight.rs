@@ -1,4 +1,4 @@
-//! Calls that run: counted, outliving their runtime, and never taking a panic along.
+//! Calls that run, and what is not to be left half-done: counted, outliving whoever asked, and never taking a panic along.
 
 use std::any::Any;
 use std::future::Future;
@@ -15,35 +15,58 @@ use tokio::sync::Notify;
 use crate::clock::BoxFuture;
 use crate::exec::Presence;
 
-/// How many calls run now.
+/// How much goes on now that the end of the process waits for.
 #[derive(Debug)]
 pub struct InFlight(Arc<Count>);
 
 #[derive(Debug)]
 struct Count {
     running: AtomicUsize,
-    gauge: IntGauge,
     idle: Notify,
+    /// Calls alone.
+    calls: IntGauge,
 }
+
+/// One thing that goes on; dropping it ends it.
+#[derive(Debug)]
+struct Going(Arc<Count>);
 
 /// One running call; dropping it ends it.
 #[derive(Debug)]
-pub struct Ticket(Arc<Count>);
+pub struct Ticket(Going);
 
 impl InFlight {
     /// Counts into a gauge.
     pub fn new(gauge: IntGauge) -> Self {
-        Self(Arc::new(Count { running: AtomicUsize::new(0), gauge, idle: Notify::new() }))
+        Self(Arc::new(Count { running: AtomicUsize::new(0), idle: Notify::new(), calls: gauge }))
     }
 
     /// Begins a call.
     pub fn enter(&self) -> Ticket {
-        self.0.running.fetch_add(1, Ordering::AcqRel);
-        self.0.gauge.inc();
-        Ticket(self.0.clone())
+        self.0.calls.inc();
+        Ticket(self.begin())
     }
 
-    /// Waits until none runs.
+    /// Does what is not to be left half-done, even where whoever asked for it goes away meanwhile.
+    pub async fn to_the_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let going = self.begin();
+        let work = async move {
+            let done = work.await;
+            drop(going);
+            done
+        };
+        Outliving::new(Box::pin(work), Presence::default()).await
+    }
+
+    fn begin(&self) -> Going {
+        self.0.running.fetch_add(1, Ordering::AcqRel);
+        Going(self.0.clone())
+    }
+
+    /// Waits until nothing goes on.
     pub async fn idle(&self) {
         loop {
             let changed = self.0.idle.notified();
@@ -59,7 +82,12 @@ impl InFlight {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.0.gauge.dec();
+        self.0.0.calls.dec();
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
         if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.idle.notify_waiters();
         }
@@ -115,11 +143,6 @@ impl<T: Send + 'static> Drop for Outliving<T> {
             runtime.spawn(work);
         }
     }
-}
-
-/// Does what is not to be left half-done, even where whoever asked for it goes away meanwhile.
-pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    Outliving::new(Box::pin(work), Presence::default()).await
 }
 
 /// Does what takes milliseconds, and lets what else this thread serves go on elsewhere meanwhile.
@@ -181,6 +204,35 @@ mod tests {
     async fn a_panic_becomes_its_text() {
         let caught = Caught(pin!(async { panic!("at the {}", "disco") })).await;
         assert_eq!(caught, Err::<(), _>("at the disco".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn idle_waits_for_what_goes_on_although_nobody_waits_for_it() {
+        let gauge = IntGauge::new("calls", "calls").unwrap();
+        let in_flight = InFlight::new(gauge.clone());
+        let (go, going) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let mut work = Box::pin(in_flight.to_the_end(async move {
+            going.await.unwrap();
+            sender.send("finished").unwrap();
+        }));
+        let mut idle = Box::pin(in_flight.idle());
+        tokio::select! {
+            biased;
+            () = &mut work => panic!("it waits for the word"),
+            () = &mut idle => panic!("it goes on"),
+            () = std::future::ready(()) => {}
+        }
+        drop(work);
+        tokio::select! {
+            biased;
+            () = &mut idle => panic!("it goes on"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(gauge.get(), 0, "it is no call");
+        go.send(()).unwrap();
+        idle.await;
+        assert_eq!(receiver.await, Ok("finished"));
     }
 
     #[tokio::test]

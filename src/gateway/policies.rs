@@ -40,6 +40,16 @@ pub struct Kept {
     pub compiled: Result<Arc<Policy>, String>,
 }
 
+/// The policies at one moment: the same until somebody changes one.
+#[derive(Debug)]
+pub struct Edition(Arc<Shelf>);
+
+impl PartialEq for Edition {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// What was read at once. It is never edited, only replaced.
 #[derive(Debug)]
 struct Shelf {
@@ -113,6 +123,11 @@ impl PolicyBook {
         })
         .await;
         Ok(())
+    }
+
+    /// The policies as they are now.
+    pub fn edition(&self) -> Edition {
+        Edition(self.shelf())
     }
 
     /// What was counted of a policy that watches, or of a tool's candidate by its key.

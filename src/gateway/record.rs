@@ -23,6 +23,7 @@ use crate::model::outcome_text::{self, OpenCall};
 use crate::net::epoch::Epoch;
 use crate::store::records::CallRecord;
 use crate::store::{Bound, StoreError};
+use crate::telemetry::trace::call::CallTrace;
 
 impl Gateway {
     /// Runs a call that has its place among the open ones, and keeps what became of it.
@@ -44,7 +45,7 @@ impl Gateway {
         };
         let ended = self.run(&way, live.created_at_ms).await;
         let told = match ended {
-            Ok(outcome) => Ok(self.end(entry, &way, &outcome).await),
+            Ok((outcome, spans)) => Ok(self.end(entry, &way, &outcome, spans).await),
             Err(stop) => Err(stop),
         };
         drop(ticket);
@@ -52,7 +53,13 @@ impl Gateway {
     }
 
     /// Keeps the end of a call and tells it to whoever waits for it.
-    async fn end(&self, entry: Entry, way: &Way<'_>, outcome: &CallOutcome) -> Told {
+    async fn end(
+        &self,
+        entry: Entry,
+        way: &Way<'_>,
+        outcome: &CallOutcome,
+        spans: Option<CallTrace>,
+    ) -> Told {
         let body = Bytes::from(outcome_text::write(outcome));
         let phase = Phase::Ended(outcome.status());
         let told = Told { phase, id: outcome.id.clone(), body: body.clone() };
@@ -71,6 +78,7 @@ impl Gateway {
             // Another gateway runs it, or has closed it.
             return Box::pin(self.follow_kept(way.caller, &outcome.id)).await.unwrap_or(told);
         }
+        self.export(way, outcome, spans);
         match way.leave {
             None if !keeps_calls(way.epoch) && !is_begun(entry.live()) => {}
             // What an earlier request may have done is what happened.
@@ -101,6 +109,14 @@ impl Gateway {
         let bound = is_sent;
         entry.end(told.clone(), bound);
         told
+    }
+
+    /// Hands on what was recorded of a call whose end is this gateway's.
+    pub(super) fn export(&self, way: &Way<'_>, outcome: &CallOutcome, spans: Option<CallTrace>) {
+        if let Some(spans) = spans {
+            let tool = way.epoch.snapshot.tool(&outcome.tool).map(Arc::as_ref);
+            self.memory.tracer.end(spans, way.call, tool, outcome);
+        }
     }
 
     /// Keeps the end of a call that a person said yes to.

@@ -7,15 +7,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::gateway::Gateway;
-use crate::gateway::closing::Closing;
 use crate::gateway::decisions::since;
 use crate::gateway::notices::Teller;
+use crate::gateway::policies::Edition;
 use crate::gateway::record::{captures, forget_text, keeps_calls};
 use crate::gateway::told::CallError;
 use crate::gateway::waiting::millis;
-use crate::model::approval::{Approval, ApprovalStatus};
+use crate::model::approval::ApprovalStatus;
 use crate::model::outcome::{Failure, FailureCode, Phase, Sent, Status};
 use crate::model::outcome_text::change::{Change, changed};
 use crate::store::StoreError;
@@ -31,8 +32,24 @@ const HEARD: u32 = 5;
 const SWEPT: u32 = 60;
 /// A gateway of which nothing was heard for so long is gone.
 const SILENT: Duration = Duration::from_secs(30);
+/// What waits and is not due is looked at again so long after the last such look.
+const AGAIN: Duration = Duration::from_secs(60);
 /// Waiting approvals that are looked at in one round.
-const MOST: usize = 10_000;
+const MOST: usize = if cfg!(test) { 10 } else { 10_000 };
+
+/// The last look at all that waits, after which nothing was left to do.
+#[derive(Debug)]
+struct Seen {
+    stand: Stand,
+    at: Instant,
+}
+
+/// What waiting calls are looked at by: their tools and policies.
+#[derive(Debug, PartialEq)]
+struct Stand {
+    generation: u64,
+    policies: Edition,
+}
 
 impl Gateway {
     /// Ends what an earlier process left running, before the first request is taken. Nothing is sent for it.
@@ -52,8 +69,9 @@ impl Gateway {
         let rounds = async {
             let mut epochs = self.epochs.clone();
             let mut round: u32 = 0;
+            let mut seen = None;
             loop {
-                if let Err(error) = self.look_after(round).await {
+                if let Err(error) = self.look_after(round, &mut seen).await {
                     tracing::warn!(%error, "Waiting calls could not be looked after.");
                 }
                 round = round.wrapping_add(1);
@@ -82,7 +100,11 @@ impl Gateway {
         }
     }
 
-    async fn look_after(self: &Arc<Self>, round: u32) -> Result<(), CallError> {
+    async fn look_after(
+        self: &Arc<Self>,
+        round: u32,
+        seen: &mut Option<Seen>,
+    ) -> Result<(), CallError> {
         let store = &self.memory.store;
         let now_ms = self.clock.unix_ms();
         if round.is_multiple_of(HEARD) {
@@ -91,15 +113,11 @@ impl Gateway {
                 self.bury_the_lost().await?;
             }
         }
-        let pending = ApprovalFilter {
-            status: Some(ApprovalStatus::Pending),
-            most: MOST,
-            ..ApprovalFilter::default()
-        };
-        let pending = store.approvals(&pending).await?;
-        let ages = pending.iter().map(|one| (one.tool.as_str(), since(one.created_at_ms, now_ms)));
-        self.metrics.approvals_stand(ages);
-        self.close_what_cannot_be_decided(pending, now_ms).await;
+        let pending = store.pending().await?;
+        let pending =
+            pending.iter().map(|one| (one.tool.as_str(), one.count, since(one.oldest_ms, now_ms)));
+        self.metrics.approvals_stand(pending);
+        self.close_what_cannot_be_decided(seen, now_ms).await?;
         self.take_up().await?;
         if round.is_multiple_of(SWEPT) {
             store.sweep(&self.epoch().snapshot.storage.keep, now_ms).await?;
@@ -108,19 +126,55 @@ impl Gateway {
     }
 
     /// Past their time, or about a tool that is not what it was.
-    async fn close_what_cannot_be_decided(self: &Arc<Self>, pending: Vec<Approval>, now_ms: i64) {
+    async fn close_what_cannot_be_decided(
+        &self,
+        seen: &mut Option<Seen>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        self.close_some_of(Some(now_ms), now_ms).await?;
+        // Another gateway may have another configuration: the tool itself says what holds when the call runs.
+        if self.memory.store.is_shared() {
+            return Ok(());
+        }
+        let generation = self.epoch().snapshot.generation;
+        let stand = Stand { generation, policies: self.memory.policies.edition() };
+        let at = self.clock.now();
+        // What is not due is looked at where something changed; and now and then, since a call may be parked by what held
+        // just before.
+        let is_seen = seen.as_ref().is_some_and(|seen| {
+            seen.stand == stand && at.saturating_duration_since(seen.at) < AGAIN
+        });
+        if !is_seen && self.close_some_of(None, now_ms).await? {
+            *seen = Some(Seen { stand, at });
+        }
+        Ok(())
+    }
+
+    /// Closes what nobody can decide any more, among those that expire by a time, or among all: whether none of them is
+    /// left.
+    async fn close_some_of(
+        &self,
+        expires_by_ms: Option<i64>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let filter = ApprovalFilter {
+            status: Some(ApprovalStatus::Pending),
+            expires_by_ms,
+            most: MOST,
+            ..ApprovalFilter::default()
+        };
+        let pending = self.memory.store.approvals(&filter).await?;
+        let mut is_whole = pending.len() < MOST;
         for approval in pending {
-            // Another gateway may have another configuration: the tool itself says what holds when the call runs.
-            let closing = self.stands(&approval, now_ms);
-            let is_shared = self.memory.store.is_shared();
-            let closing = closing.filter(|one| !is_shared || *one == Closing::Expired);
-            let Some(closing) = closing else { continue };
+            let Some(closing) = self.stands(&approval, now_ms) else { continue };
             let id = approval.id.clone();
             // One that cannot be closed keeps nobody else waiting.
             if let Err(error) = self.close(approval, closing).await {
+                is_whole = false;
                 tracing::warn!(approval = %id, %error, "A waiting call could not be closed.");
             }
         }
+        Ok(is_whole)
     }
 
     async fn bury_the_lost(&self) -> Result<(), StoreError> {
@@ -140,7 +194,7 @@ impl Gateway {
                     tool = &*tool,
                     "A call was lost with its gateway: whether it ran is not known."
                 );
-                self.ended_waiting(&ended, None, failure);
+                self.ended_elsewhere(&ended, None, failure);
                 self.waiting_changed();
                 let waited = self.memory.store.approvals_of(&ended.organisation, &ended.id).await?;
                 if !waited.is_empty() {
@@ -177,3 +231,6 @@ impl Gateway {
         ended
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! A call whose executor breaks: it ends, and takes nothing along.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use super::*;
 use crate::clock::{BoxFuture, SystemClock};
 use crate::config::context::Environment;
@@ -47,6 +49,20 @@ impl Executor for Brittle {
                 upstream: Duration::ZERO,
             }
         })
+    }
+}
+
+/// The machine's clock, and how far it is put forward, in milliseconds.
+#[derive(Default)]
+pub(super) struct Jumping(pub(super) AtomicI64);
+
+impl Clock for Jumping {
+    fn unix_ms(&self) -> i64 {
+        SystemClock.unix_ms() + self.0.load(Ordering::Relaxed)
+    }
+
+    fn now(&self) -> Instant {
+        SystemClock.now()
     }
 }
 

@@ -33,7 +33,10 @@ impl Gateway {
         let presence = Presence::until(self.cut_off.clone());
         let way = Way { epoch, call, caller, presence: &presence, live: None, leave: None };
         let ended = self.run(&way, self.clock.unix_ms()).await;
-        ended
-            .unwrap_or_else(|_| unreachable!("without a place it neither waits nor binds anything"))
+        let (outcome, spans) = ended.unwrap_or_else(|_| {
+            unreachable!("without a place it neither waits nor binds anything")
+        });
+        self.export(&way, &outcome, spans);
+        outcome
     }
 }

@@ -20,7 +20,7 @@ use crate::policy::retry::parse_retry_after;
 use crate::policy::truncate;
 use crate::policy::wire::OwnHeader;
 use crate::telemetry::spans;
-use crate::telemetry::trace::{Batch, BatchLimits, Exported, Spool};
+use crate::telemetry::trace::{Batch, BatchLimits, Spool};
 
 /// Bound on one export, from the lookup to the answer.
 const EXPORT_TIME: Duration = Duration::from_secs(10);
@@ -82,17 +82,18 @@ impl SpanExporter {
     pub async fn run(mut self) {
         while let Some(batch) = self.spool.next(TOGETHER).await {
             if batch.count() > 0 {
-                self.export(&batch).await;
+                self.export(batch).await;
             }
         }
     }
 
-    async fn export(&mut self, batch: &Batch) {
+    /// A batch that is given up has failed.
+    async fn export(&mut self, batch: Batch) {
         for tries in 0.. {
             let epoch = self.epochs.borrow().clone();
             // Another configuration may not want them any more.
-            let Some(settings) = &epoch.snapshot.tracing else { break };
-            match self.send(&epoch, settings, batch).await {
+            let Some(settings) = &epoch.snapshot.tracing else { return };
+            match self.send(&epoch, settings, &batch).await {
                 Ok(answer) => return self.taken(batch, &answer),
                 Err(error) => {
                     let pause = error.pause(tries);
@@ -100,12 +101,11 @@ impl SpanExporter {
                     // Who waits for them wants to end.
                     match pause.filter(|_| tries + 1 < MOST_TRIES && !batch.is_awaited()) {
                         Some(pause) => tokio::time::sleep(pause).await,
-                        None => break,
+                        None => return,
                     }
                 }
             }
         }
-        batch.count_as(Exported::Failed, batch.count());
     }
 
     async fn send(
@@ -140,7 +140,7 @@ impl SpanExporter {
         Err(Untaken::Status { status: answer.status, retry_after })
     }
 
-    fn taken(&mut self, batch: &Batch, answer: &RawAnswer) {
+    fn taken(&mut self, batch: Batch, answer: &RawAnswer) {
         if !self.works {
             tracing::info!("Spans are exported again.");
         }
@@ -151,8 +151,7 @@ impl SpanExporter {
             let reason = truncate::prefix(&words, WORDS);
             tracing::warn!(refused, reason, "The collector did not take every span.");
         }
-        batch.count_as(Exported::Failed, refused);
-        batch.count_as(Exported::Sent, batch.count() - refused);
+        batch.settle(refused);
     }
 
     fn failed(&mut self, error: &Untaken) {

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::gateway::Gateway;
-use crate::gateway::flight::to_the_end;
 use crate::gateway::told::{CallError, Verdict};
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::outcome_text::ApprovalBody;
@@ -22,6 +21,7 @@ use crate::serve::query::{bad, page_size, parameters};
 use crate::serve::route::Route;
 use crate::serve::visit::Visit;
 use crate::store::records::{ApprovalFilter, AuditEntry};
+use crate::telemetry::audit::OUTCOME_UNKNOWN;
 
 /// Bound on a decision's body.
 pub(super) const MAX_BODY: usize = 8 << 10;
@@ -102,7 +102,8 @@ pub(super) async fn settle(
     id: ApprovalId,
     verdict: Verdict,
 ) -> Result<Approval, CallError> {
-    to_the_end(async move { settle_now(&gateway, &caller, &id, verdict).await }).await
+    let own = gateway.clone();
+    gateway.to_the_end(async move { settle_now(&own, &caller, &id, verdict).await }).await
 }
 
 async fn settle_now(
@@ -111,24 +112,34 @@ async fn settle_now(
     id: &ApprovalId,
     verdict: Verdict,
 ) -> Result<Approval, CallError> {
-    let name = verdict.name.clone();
-    let approval = gateway.decide(caller, id, verdict).await?;
-    let detail = json!({
-        "call_id": approval.call_id.as_str(),
-        "tool": approval.tool,
-        "arguments_digest": approval.arguments_digest,
-        "name": name,
-    });
+    let (yes, name) = (verdict.yes, verdict.name.clone());
+    let decided = gateway.decide(caller, id, verdict).await;
+    let (status, detail) = match &decided {
+        Ok(approval) => {
+            let detail = json!({
+                "call_id": approval.call_id.as_str(),
+                "tool": approval.tool,
+                "arguments_digest": approval.arguments_digest,
+                "name": name,
+            });
+            (approval.status, detail.to_string())
+        }
+        Err(CallError::Unavailable) => {
+            let status = if yes { ApprovalStatus::Approved } else { ApprovalStatus::Rejected };
+            (status, OUTCOME_UNKNOWN.to_owned())
+        }
+        Err(_) => return decided,
+    };
     let audit = gateway.audit();
-    let status = approval.status.as_str();
+    let status = status.as_str();
     audit.note(AuditEntry {
         subject: Some(id.as_str().to_owned()),
         before: Some(ApprovalStatus::Pending.as_str().to_owned()),
         after: Some(status.to_owned()),
-        detail: Some(detail.to_string()),
+        detail: Some(detail),
         ..audit.deed_of(caller, &format!("approval.{status}"))
     });
-    Ok(approval)
+    decided
 }
 
 /// Which approvals a query asks for.

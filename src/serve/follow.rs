@@ -8,7 +8,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use jiff::Timestamp;
 
-use crate::gateway::flight::to_the_end;
 use crate::gateway::told::{CallError, Told};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
@@ -22,6 +21,7 @@ use crate::serve::route::Route;
 use crate::serve::told::answer;
 use crate::serve::visit::Visit;
 use crate::store::records::{AuditEntry, CallFilter, CallRecord};
+use crate::telemetry::audit::OUTCOME_UNKNOWN;
 
 /// Who may read calls: whoever may run them, and whoever may read anything.
 const READERS: &[Scope] = &[Scope::AgentCall, Scope::Agent];
@@ -81,8 +81,8 @@ async fn cancel(
 ) -> Result<Response, ApiError> {
     let visit = Visit::begin(&state, request, &[Scope::AgentCall]).await?;
     let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);
-    let told = to_the_end(async move { gateway.cancel(&caller, &id).await }).await?;
-    Ok(answer(told))
+    let told = state.gateway.to_the_end(async move { gateway.cancel(&caller, &id).await });
+    Ok(answer(told.await?))
 }
 
 async fn confirmed(
@@ -94,13 +94,18 @@ async fn confirmed(
     let bytes = state.read_json(&visit.headers, body, MAX_BODY).await?;
     let yes = word(&bytes)?;
     let (gateway, caller, id) = (state.gateway.clone(), visit.caller.clone(), call_id(id)?);
-    let told = to_the_end(async move {
-        let told = gateway.confirm(&caller, &id, yes).await?;
+    let told = state.gateway.to_the_end(async move {
+        let told = gateway.confirm(&caller, &id, yes).await;
+        let detail = match &told {
+            Ok(_) => None,
+            Err(CallError::Unavailable) => Some(OUTCOME_UNKNOWN.to_owned()),
+            Err(_) => return told,
+        };
         let audit = gateway.audit();
         let action = if yes { "call.confirmed" } else { "call.declined" };
         let subject = Some(id.as_str().to_owned());
-        audit.note(AuditEntry { subject, ..audit.deed_of(&caller, action) });
-        Ok::<_, CallError>(told)
+        audit.note(AuditEntry { subject, detail, ..audit.deed_of(&caller, action) });
+        told
     });
     Ok(answer(told.await?))
 }

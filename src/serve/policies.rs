@@ -27,6 +27,7 @@ use crate::serve::query::parameters;
 use crate::serve::route::Route;
 use crate::store::StoreError;
 use crate::store::records::{AuditEntry, PolicyRecord};
+use crate::telemetry::audit::OUTCOME_UNKNOWN;
 
 /// Policies that an organisation may keep.
 const MAX_POLICIES: usize = 200;
@@ -47,6 +48,14 @@ pub fn routes() -> Vec<Route<ApiState>> {
 pub struct PolicyErrand {
     /// The request.
     pub errand: Errand,
+}
+
+/// What becomes of a kept policy.
+enum Change {
+    /// It is kept, in the place of this one.
+    Put { before: Option<PolicyRecord>, after: PolicyRecord },
+    /// It is forgotten.
+    Delete(PolicyRecord),
 }
 
 /// A policy of either kind.
@@ -132,7 +141,7 @@ impl PolicyErrand {
         kept: &Kept,
         fields: Map<String, Value>,
         expected: Option<u64>,
-        action: &str,
+        action: &'static str,
     ) -> Result<Response, ApiError> {
         let before = &kept.record;
         if expected.is_some_and(|expected| expected != before.version) {
@@ -149,25 +158,47 @@ impl PolicyErrand {
             updated_at_ms: self.errand.state.gateway.clock().unix_ms(),
             ..before.clone()
         };
-        let put = self.book().put(record.clone(), Some(before.version)).await;
-        put.map_err(|error| match error {
+        let change = Change::Put { before: Some(before.clone()), after: record };
+        self.settle(action, change).await.map_err(|error| match error {
             StoreError::Conflict | StoreError::NotFound => version_conflict(before.version),
             StoreError::Unavailable(_) => unavailable(&error),
         })?;
-        self.note(action, &before.id, Some(&before.body), Some(&record.body));
         self.told(&before.id, StatusCode::OK)
     }
 
-    /// Takes down who did what to a policy.
-    fn note(&self, action: &str, id: &str, before: Option<&str>, after: Option<&str>) {
-        let digest = |body: &str| format!("sha256:{}", hex(&Sha256::digest(body)));
-        let audit = self.errand.state.gateway.audit();
-        audit.note(AuditEntry {
-            subject: Some(id.to_owned()),
-            before: before.map(digest),
-            after: after.map(digest),
-            ..audit.deed_of(&self.errand.visit.caller, action)
+    /// Changes what is kept, and takes down who did, also where whoever does it hangs up.
+    async fn settle(&self, action: &'static str, change: Change) -> Result<(), StoreError> {
+        let gateway = &self.errand.state.gateway;
+        let (own, caller) = (gateway.clone(), self.errand.visit.caller.clone());
+        let whole = gateway.to_the_end(async move {
+            let (book, audit) = (own.policies(), own.audit());
+            let (before, after, done) = match change {
+                Change::Put { before, after } => {
+                    let expected = before.as_ref().map(|before| before.version);
+                    let done = book.put(after.clone(), expected).await;
+                    (before, Some(after), done)
+                }
+                Change::Delete(before) => {
+                    let done = book.delete(&before.organisation, &before.id).await;
+                    (Some(before), None, done)
+                }
+            };
+            let detail = match &done {
+                Ok(()) => None,
+                Err(StoreError::Unavailable(_)) => Some(OUTCOME_UNKNOWN.to_owned()),
+                Err(StoreError::Conflict | StoreError::NotFound) => return done,
+            };
+            let digest = |one: &PolicyRecord| format!("sha256:{}", hex(&Sha256::digest(&one.body)));
+            audit.note(AuditEntry {
+                subject: before.as_ref().or(after.as_ref()).map(|one| one.id.clone()),
+                before: before.as_ref().map(digest),
+                after: after.as_ref().map(digest),
+                detail,
+                ..audit.deed_of(&caller, action)
+            });
+            done
         });
+        whole.await
     }
 
     /// The answer that shows a policy as it is now.
@@ -175,6 +206,29 @@ impl PolicyErrand {
         let kept = self.book().find(self.organisation(), id);
         let gone = || ApiError::new(ApiCode::NotFound, "somebody else deleted it meanwhile");
         Ok(answer(status, &PolicyShape::of_kept(&*kept.ok_or_else(gone)?)))
+    }
+}
+
+/// A change of a kept policy, as it is asked for.
+struct Asked {
+    desk: PolicyErrand,
+    kept: Arc<Kept>,
+    /// What is sent, but for `expected_version`.
+    body: Map<String, Value>,
+    expected: Option<u64>,
+}
+
+impl Asked {
+    async fn read(
+        state: ApiState,
+        id: Result<Path<String>, PathRejection>,
+        request: Request,
+    ) -> Result<Self, ApiError> {
+        let (desk, body) = PolicyErrand::begin_with_body(state, request).await?;
+        let kept = desk.kept(id)?;
+        let mut body = desk.errand.object(body).await?;
+        let expected = expected_version(&mut body)?;
+        Ok(Self { desk, kept, body, expected })
     }
 }
 
@@ -225,12 +279,11 @@ async fn create(State(state): State<ApiState>, request: Request) -> Result<Respo
         created_at_ms: now,
         updated_at_ms: now,
     };
-    let put = desk.book().put(record.clone(), None).await;
-    put.map_err(|error| match error {
+    let change = Change::Put { before: None, after: record };
+    desk.settle("policy.created", change).await.map_err(|error| match error {
         StoreError::Conflict | StoreError::NotFound => taken(),
         StoreError::Unavailable(_) => unavailable(&error),
     })?;
-    desk.note("policy.created", &id, None, Some(&record.body));
     let mut response = desk.told(&id, StatusCode::CREATED)?;
     let place = HeaderValue::from_str(&format!("/v1/policies/{id}"));
     response.headers_mut().insert(LOCATION, place.expect("letters, digits and signs"));
@@ -242,10 +295,7 @@ async fn change(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (desk, body) = PolicyErrand::begin_with_body(state, request).await?;
-    let kept = desk.kept(id)?;
-    let mut changes = desk.errand.object(body).await?;
-    let expected = expected_version(&mut changes)?;
+    let Asked { desk, kept, body: changes, expected } = Asked::read(state, id, request).await?;
     if changes.get("id").is_some_and(|id| id.as_str() != Some(&kept.record.id)) {
         let message = "cannot be changed, make another policy".to_owned();
         return Err(invalid("", PolicyFault { pointer: "/id".into(), message }));
@@ -260,10 +310,7 @@ async fn enforce(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (desk, body) = PolicyErrand::begin_with_body(state, request).await?;
-    let kept = desk.kept(id)?;
-    let mut body = desk.errand.object(body).await?;
-    let expected = expected_version(&mut body)?;
+    let Asked { desk, kept, body, expected } = Asked::read(state, id, request).await?;
     if let Some(name) = body.keys().next() {
         let pointer = format!("/{}", pointer_step(name));
         return Err(ApiError::field(None, &pointer, "the only field here is `expected_version`"));
@@ -280,12 +327,8 @@ async fn remove(
 ) -> Result<Response, ApiError> {
     let desk = PolicyErrand::begin(state, request).await?;
     let kept = desk.kept(id)?;
-    match desk.book().delete(desk.organisation(), &kept.record.id).await {
-        Ok(()) => {
-            let record = &kept.record;
-            desk.note("policy.deleted", &record.id, Some(&record.body), None);
-            Ok(StatusCode::NO_CONTENT.into_response())
-        }
+    match desk.settle("policy.deleted", Change::Delete(kept.record.clone())).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(StoreError::Conflict | StoreError::NotFound) => {
             Err(ApiError::new(ApiCode::NotFound, "somebody else deleted it meanwhile"))
         }

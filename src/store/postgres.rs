@@ -16,8 +16,8 @@ use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::batch::Batch;
 use crate::store::postgres::connection::{Connections, begin, bounded, commit, execute};
 use crate::store::records::{
-    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
-    ShadowSample,
+    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PendingApprovals,
+    PolicyRecord, ShadowCount, ShadowSample,
 };
 use crate::store::{Bound, Decided, Ruling, Store, Stored};
 
@@ -174,6 +174,10 @@ impl Store for PostgresStore {
 
     fn approvals<'a>(&'a self, filter: &'a ApprovalFilter) -> Stored<'a, Vec<Approval>> {
         statement!(self, |client| approvals::list(client, filter))
+    }
+
+    fn pending(&self) -> Stored<'_, Vec<PendingApprovals>> {
+        statement!(self, |client| approvals::pending(client))
     }
 
     fn lost<'a>(&'a self, instance: &'a str, silent_since_ms: i64) -> Stored<'a, Vec<CallRecord>> {

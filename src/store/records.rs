@@ -108,6 +108,17 @@ pub struct ApprovalFilter {
     pub most_bytes: Option<usize>,
 }
 
+/// Approvals of a tool that nobody has decided on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingApprovals {
+    /// The tool.
+    pub tool: String,
+    /// How many, of all organisations.
+    pub count: i64,
+    /// When the oldest of them was asked for, in Unix milliseconds.
+    pub oldest_ms: i64,
+}
+
 /// Something that people are told, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {

@@ -27,8 +27,8 @@ use crate::model::approval::{Approval, ApprovalId};
 use crate::model::id::{CallId, IdempotencyKey};
 use crate::store::batch::Batch;
 use crate::store::records::{
-    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PolicyRecord, ShadowCount,
-    ShadowSample,
+    ApprovalFilter, AuditEntry, CallFilter, CallRecord, Claimed, Notice, PendingApprovals,
+    PolicyRecord, ShadowCount, ShadowSample,
 };
 use crate::store::sqlite::known::{Known, Name};
 use crate::store::sqlite::segments::Shelf;
@@ -294,6 +294,10 @@ impl Store for SqliteStore {
     fn approvals<'a>(&'a self, filter: &'a ApprovalFilter) -> Stored<'a, Vec<Approval>> {
         let filter = filter.clone();
         Box::pin(self.read(move |view| approvals::list(view.connection, &filter)))
+    }
+
+    fn pending(&self) -> Stored<'_, Vec<PendingApprovals>> {
+        Box::pin(self.read(|view| approvals::pending(view.connection)))
     }
 
     fn lost<'a>(&'a self, instance: &'a str, _silent_since_ms: i64) -> Stored<'a, Vec<CallRecord>> {

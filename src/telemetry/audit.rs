@@ -60,6 +60,9 @@ pub struct AuditWorker {
     metrics: Arc<Metrics>,
 }
 
+/// The detail of a deed of which it is not known whether the store kept it: it was late.
+pub const OUTCOME_UNKNOWN: &str = r#"{"outcome":"unknown"}"#;
+
 /// Why a request was refused for its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyRefusal {

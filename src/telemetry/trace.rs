@@ -18,7 +18,7 @@ use crate::model::call::ToolCall;
 use crate::model::outcome::CallOutcome;
 use crate::model::trace::{TraceContext, TraceId};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::trace::call::CallTrace;
+use crate::telemetry::trace::call::{Asked, CallTrace};
 
 /// Calls whose spans wait to be exported ...
 const WAITING: usize = 4096;
@@ -27,10 +27,10 @@ const WAITING_BYTES: usize = 8 << 20;
 
 /// What became of spans: the label `result` of `trace_exports_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exported {
-    /// Too many waited.
+enum Exported {
+    /// Too many waited, or nobody exports any more.
     Dropped,
-    /// The collector did not take them.
+    /// The collector did not take them, or the end came before its answer.
     Failed,
     /// The collector has them.
     Sent,
@@ -82,11 +82,13 @@ struct Spans {
     count: usize,
 }
 
-/// Spans that are exported together. Whoever waits for them learns of it when it is dropped.
+/// Spans that are exported together. Those that are dropped unsettled have failed; whoever waits for them learns of it
+/// then.
 pub struct Batch {
     shared: Arc<Shared>,
     spans: Vec<Spans>,
     reached: Vec<oneshot::Sender<()>>,
+    is_counted: bool,
 }
 
 /// The other end of the queue.
@@ -136,7 +138,28 @@ impl Tracer {
         tool: Option<&Tool>,
         outcome: &CallOutcome,
     ) {
-        let (bytes, count) = trace.finish(call, tool, outcome, self.shared.clock.now());
+        let asked = Asked {
+            context: &call.context,
+            arguments: Some(call.arguments.text()),
+            credentials: &call.credentials,
+        };
+        let (bytes, count) = trace.finish(&asked, tool, outcome, self.shared.clock.now());
+        self.offer(Spans { bytes, count });
+    }
+
+    /// A call has ended that never ran here: it is one span, from its request to its end, where it is recorded.
+    pub fn end_unrun(
+        &self,
+        settings: Option<&Tracing>,
+        asked: &Asked<'_>,
+        tool: Option<&Tool>,
+        outcome: &CallOutcome,
+    ) {
+        let context = asked.context.trace.filter(|context| context.is_sampled);
+        let (Some(settings), Some(context)) = (settings, context) else { return };
+        let began = self.shared.clock.now();
+        let trace = CallTrace::new(settings, context, began, outcome.created_at_ms);
+        let (bytes, count) = trace.finish(asked, tool, outcome, began + outcome.duration);
         self.offer(Spans { bytes, count });
     }
 
@@ -170,8 +193,12 @@ impl Spool {
     /// What is exported next: up to so many spans and bytes, which come together until `linger` after the first, or until
     /// somebody waits for them. `None` where nothing will come any more.
     pub async fn next(&mut self, limits: BatchLimits) -> Option<Batch> {
-        let mut batch =
-            Batch { shared: self.shared.clone(), spans: Vec::new(), reached: Vec::new() };
+        let mut batch = Batch {
+            shared: self.shared.clone(),
+            spans: Vec::new(),
+            reached: Vec::new(),
+            is_counted: false,
+        };
         batch.take(self.queue.recv().await?);
         let until = self.shared.clock.now() + limits.linger;
         while !batch.is_full(&limits) {
@@ -181,6 +208,18 @@ impl Spool {
             }
         }
         Some(batch)
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.queue.close();
+        while let Ok(message) = self.queue.try_recv() {
+            if let Message::Spans(spans) = message {
+                self.shared.waiting_bytes.fetch_sub(spans.bytes.len(), Ordering::Relaxed);
+                self.shared.count(Exported::Dropped, spans.count);
+            }
+        }
     }
 }
 
@@ -232,14 +271,21 @@ impl Batch {
         !self.reached.is_empty()
     }
 
-    /// Counts what became of so many of its spans.
-    pub fn count_as(&self, result: Exported, spans: usize) {
-        self.shared.count(result, spans);
+    /// The collector has them, but for so many that it refused.
+    pub fn settle(mut self, refused: usize) {
+        let count = self.count();
+        let refused = refused.min(count);
+        self.shared.count(Exported::Failed, refused);
+        self.shared.count(Exported::Sent, count - refused);
+        self.is_counted = true;
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        if !self.is_counted {
+            self.shared.count(Exported::Failed, self.count());
+        }
         self.shared.waiting_bytes.fetch_sub(self.bytes(), Ordering::Relaxed);
         for sender in self.reached.drain(..) {
             // Whoever waited may have gone.

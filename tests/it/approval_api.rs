@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::cli::{Finished, run};
 use crate::support::config::{API_KEY, ConfigBuilder};
 use crate::support::gateway::Gateway;
-use crate::support::http::{RawClient, Reply, request};
+use crate::support::http::{Reply, request};
 use crate::support::script::{Script, answer};
 use crate::support::wait::poll;
 use crate::support::world::World;
@@ -575,35 +575,4 @@ async fn the_command_lists_shows_approves_and_the_call_runs() {
     assert!(gone.stderr.contains("404 not_found"), "{gone:#?}");
     assert_eq!(world.upstream.requests().len(), 1);
     gateway.finish().await;
-}
-
-/// The store is held while the decision is on its way, and whoever decides does not wait for it.
-#[tokio::test]
-async fn a_decision_is_whole_where_whoever_decides_hangs_up() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("kept.db");
-    let world = World::plain().await;
-    world.upstream.default(Script::always(answer(200, "application/json", r#"{"paid":true}"#)));
-    let tool = world.tool("refund").set("policy", json!("require_approval"));
-    let url = format!("sqlite:{}", path.display());
-    let config = keys(world.config().tool(tool)).set("/storage", json!({"url": url}));
-    let gateway = config.start().await;
-    let (id, approval) = waiting(&gateway, json!({})).await;
-    let other = rusqlite::Connection::open(&path).expect("the file");
-    other.execute_batch("BEGIN IMMEDIATE").expect("it is held");
-    let mut client = RawClient::connect(gateway.api()).await;
-    let body = decision(&approval).to_string();
-    let approve = request("POST", &place(&approval, "approve"), Some(APPROVER), &body);
-    client.write(approve.as_bytes()).await;
-    client.half_close().await;
-    assert!(client.read_to_end().await.is_empty(), "nobody is answered any more");
-    other.execute_batch("ROLLBACK").expect("it is free");
-    assert_eq!(ended(&gateway, &id).await["status"], "succeeded");
-    let labels = [("tool", "refund"), ("result", "approved")];
-    assert_eq!(gateway.metrics().await.value("sortie_approvals_total", &labels), 1.0);
-    let line = poll("the line of the decision", || async {
-        let lines = gateway.log_lines();
-        lines.into_iter().find(|line| line["action"] == "approval.approved")
-    });
-    assert_eq!(line.await["actor"], "approver");
 }

@@ -1,17 +1,23 @@
 //! Memory and connections under load: the bounds that an operator plans with.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use crate::support::config::{API_KEY, ConfigBuilder};
 use crate::support::fleet::Fleet;
 use crate::support::gateway::Gateway;
-use crate::support::http::{RawClient, get, post};
+use crate::support::http::{RawClient, get, post, request};
 use crate::support::script::{Script, answer, head};
-use crate::support::wait::{Signal, spawned};
+use crate::support::wait::{Log, Signal, poll, spawned};
 
 const CALLS: usize = 1000;
 const ANSWER: usize = 5_000_000;
 const IDLE: usize = 10_000;
+/// What many calls do is waited for step by step, so that only standing still is too slow.
+const STEP: usize = 50;
+/// Longer than a slow machine needs until the last of all calls is at its tool: the first ones wait for it.
+const LONG: &str = "300s";
 
 /// Most kibibytes that the process has had in memory so far.
 fn peak_kib(gateway: &Gateway) -> u64 {
@@ -33,13 +39,21 @@ async fn f153_a_thousand_of_the_largest_answers_at_once_stay_within_600_mb() {
     let (fleet, upstream) = Fleet::new()
         .await
         .plain("large", script, |tool| {
-            tool.no_secret().profile("plain-v1").set("concurrency", json!(CALLS))
+            let tool = tool.no_secret().profile("plain-v1").set("concurrency", json!(CALLS));
+            tool.set("timeout", json!(LONG))
         })
         .await;
+    let fleet = fleet.configure(|config| {
+        config
+            .set("/egress/connect_timeout", json!("60s"))
+            .set("/listeners/api/header_timeout", json!(LONG))
+    });
     let gateway = fleet.config.start().await;
     let clients = (0..CALLS).map(|step| {
-        let body =
-            json!({"tool": "large", "arguments": {}, "run_id": "run_1", "step": step.to_string()});
+        let body = json!({
+            "tool": "large", "arguments": {}, "run_id": "run_1", "step": step.to_string(),
+            "wait_ms": 60_000,
+        });
         let (api, request) = (gateway.api(), post("/v1/calls", Some(API_KEY), body.to_string()));
         async move {
             let mut client = RawClient::connect(api).await;
@@ -48,23 +62,49 @@ async fn f153_a_thousand_of_the_largest_answers_at_once_stay_within_600_mb() {
         }
     });
     let clients = spawned(clients).await;
-    upstream.wait_for_requests(CALLS).await;
+    for some in (0..=CALLS).step_by(STEP) {
+        upstream.wait_for_requests(some).await;
+    }
     go.fire();
     // The first byte of each outcome is there before any of them is read further.
-    let replies = spawned(clients.into_iter().map(|mut client| async move {
-        client.begun().await;
-        client
-    }))
-    .await;
+    let begun = Arc::new(Log::new());
+    let replies = spawned(clients.into_iter().map(|mut client| {
+        let begun = begun.clone();
+        async move {
+            client.begun().await;
+            begun.push(());
+            client
+        }
+    }));
+    let progress = async {
+        for some in (0..=CALLS).step_by(STEP) {
+            let is_there = |all: &[()]| (all.len() >= some).then_some(());
+            begun.wait(&format!("{some} outcomes that begin"), is_there).await;
+        }
+    };
+    let (replies, ()) = tokio::join!(replies, progress);
+    for mut client in replies {
+        let mut outcome = client.read_reply().await.json();
+        // A slow machine takes longer than a request waits for its call.
+        while outcome["status"] == "running" {
+            let id = outcome["id"].as_str().expect("an id");
+            let path = format!("/v1/calls/{id}?wait_ms=20000");
+            let asked = request("GET", &path, Some(API_KEY), "");
+            outcome = gateway.send(asked.as_bytes()).await.json();
+        }
+        let told = (&outcome["status"], &outcome["truncated"]);
+        assert_eq!(told, (&json!("succeeded"), &json!(true)));
+    }
+    for some in (0..=CALLS).step_by(STEP) {
+        poll(&format!("{some} calls that succeed"), || async {
+            let succeeded = [("tool", "large"), ("code", "ok")];
+            let calls = gateway.metrics().await.value("sortie_calls_total", &succeeded);
+            (calls >= some as f64).then_some(())
+        })
+        .await;
+    }
     let peak = peak_kib(&gateway);
     println!("{CALLS} calls of {ANSWER} bytes: {peak} KiB at the most");
-    for mut client in replies {
-        let outcome = client.read_reply().await.json();
-        assert_eq!(
-            (&outcome["status"], &outcome["truncated"]),
-            (&json!("succeeded"), &json!(true))
-        );
-    }
     assert!(peak < 600_000, "{peak} KiB");
     gateway.finish().await;
 }

@@ -21,6 +21,7 @@ mod egress;
 mod events;
 mod faults;
 mod files;
+mod hang_ups;
 mod lifecycle;
 mod limits;
 mod listeners;

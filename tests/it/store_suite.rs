@@ -74,6 +74,7 @@ suite! {
         approvals_are_filtered_the_newest_first
         of_two_deciders_at_the_same_instant_one_decides
         past_its_time_nobody_decides
+        what_is_pending_is_counted_by_tool
         what_is_not_there_cannot_be_decided
     }
     calls {

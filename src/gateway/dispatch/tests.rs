@@ -1,26 +1,11 @@
 //! A yes that nothing ran on, and who said it.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::clock::{Clock, SystemClock};
-use crate::gateway::tests::{asked, build_at};
+use crate::gateway::tests::{Jumping, asked, build_at};
 use crate::gateway::told::Verdict;
 use crate::model::outcome::Phase;
-
-/// The machine's clock, and how far it is put forward, in milliseconds.
-#[derive(Default)]
-struct Jumping(AtomicI64);
-
-impl Clock for Jumping {
-    fn unix_ms(&self) -> i64 {
-        SystemClock.unix_ms() + self.0.load(Ordering::Relaxed)
-    }
-
-    fn now(&self) -> Instant {
-        SystemClock.now()
-    }
-}
 
 #[tokio::test]
 async fn a_yes_that_nobody_used_in_time_ends_its_call() {

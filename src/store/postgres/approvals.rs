@@ -12,7 +12,7 @@ use crate::store::postgres::calls::{
 };
 use crate::store::postgres::connection::{Value, execute, rows};
 use crate::store::postgres::notices::notify;
-use crate::store::records::{ApprovalFilter, CallRecord, Notice, within};
+use crate::store::records::{ApprovalFilter, CallRecord, Notice, PendingApprovals, within};
 use crate::store::row::{ApprovalRow, decider, rest_of_approval};
 use crate::store::{Bound, Decided, Ruling, StoreError};
 
@@ -237,6 +237,18 @@ pub(super) async fn list(
     let mut found = many(client, &query, &values).await?;
     found.truncate(within(found.iter().map(Approval::bytes), filter.most_bytes));
     Ok(found)
+}
+
+/// What is pending, by tool.
+pub(super) async fn pending(
+    client: &impl GenericClient,
+) -> Result<Vec<PendingApprovals>, StoreError> {
+    let query = "SELECT tool, count(*), min(created_at_ms) FROM approvals \
+        WHERE status = 'pending' GROUP BY tool";
+    let read = |row: &Row| {
+        Ok(PendingApprovals { tool: get(row, 0)?, count: get(row, 1)?, oldest_ms: get(row, 2)? })
+    };
+    rows(client, query, &[]).await?.iter().map(read).collect()
 }
 
 async fn before(transaction: &Transaction<'_>, n: i64) -> Result<Bound, StoreError> {

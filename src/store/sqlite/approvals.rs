@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::model::approval::{Approval, ApprovalId, ApprovalStatus};
 use crate::model::id::CallId;
 use crate::model::outcome::Phase;
-use crate::store::records::{ApprovalFilter, CallRecord, Notice, within};
+use crate::store::records::{ApprovalFilter, CallRecord, Notice, PendingApprovals, within};
 use crate::store::row::{ApprovalRow, decider, rest_of_approval};
 use crate::store::sqlite::calls::{by_row, head, release, to_i64};
 use crate::store::sqlite::writer::{Desk, failed};
@@ -252,6 +252,18 @@ pub(super) fn list(
     }
     found.truncate(within(found.iter().map(Approval::bytes), filter.most_bytes));
     Ok(found)
+}
+
+/// What is pending, by tool.
+pub(super) fn pending(connection: &Connection) -> Result<Vec<PendingApprovals>, StoreError> {
+    let query = "SELECT tool, count(*), min(created_at_ms) FROM approvals \
+        WHERE status = 'pending' GROUP BY tool";
+    let mut statement = connection.prepare(query).map_err(failed)?;
+    let read = |row: &Row<'_>| {
+        Ok(PendingApprovals { tool: row.get(0)?, count: row.get(1)?, oldest_ms: row.get(2)? })
+    };
+    let rows = statement.query_map([], read).map_err(failed)?;
+    rows.map(|row| row.map_err(failed)).collect()
 }
 
 fn many(

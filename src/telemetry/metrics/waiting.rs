@@ -24,15 +24,15 @@ impl Metrics {
         }
     }
 
-    /// Shows which calls wait: the names of their tools, each with its age.
-    pub fn approvals_stand<'a>(&self, pending: impl IntoIterator<Item = (&'a str, Duration)>) {
+    /// Shows which calls wait: of each tool how many, and the age of the oldest.
+    pub fn approvals_stand<'a>(&self, pending: impl IntoIterator<Item = (&'a str, i64, Duration)>) {
         let named = self.named();
         // A tool for whose calls nobody is waited has a series too.
         let mut totals: HashMap<String, i64> =
             named.all().map(|tool| (tool.label.clone(), 0)).collect();
         let mut oldest = Duration::ZERO;
-        for (tool, age) in pending {
-            *totals.entry(self.label(tool)).or_default() += 1;
+        for (tool, count, age) in pending {
+            *totals.entry(self.label(tool)).or_default() += count;
             oldest = oldest.max(age);
         }
         self.waiting.pending.reset();

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use crate::config::snapshot::Tool;
 use crate::config::storage::Capture;
 use crate::config::tracing::Tracing;
-use crate::model::call::ToolCall;
+use crate::model::call::CallContext;
 use crate::model::outcome::{CallOutcome, FailureCode, Success, ToolResult};
+use crate::model::secret::Secret;
 use crate::model::trace::{SpanId, TraceContext};
 use crate::policy::endpoint::Endpoint;
 use crate::policy::truncate;
@@ -43,6 +44,17 @@ struct Recorded {
     count: usize,
     /// What must not be repeated: what the request carried.
     secrets: Vec<HeaderValue>,
+}
+
+/// What a call was asked with.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// Where it comes from.
+    pub context: &'a CallContext,
+    /// Its arguments as compact JSON, where they are known.
+    pub arguments: Option<&'a [u8]>,
+    /// The person's own values that it brought along, by header.
+    pub credentials: &'a [(String, Secret)],
 }
 
 /// An attempt that has ended.
@@ -142,14 +154,15 @@ impl CallTrace {
     /// The call as a whole has ended: all of its spans, and how many there are.
     pub(super) fn finish(
         self,
-        call: &ToolCall,
+        asked: &Asked<'_>,
         tool: Option<&Tool>,
         outcome: &CallOutcome,
         now: Instant,
     ) -> (Vec<u8>, usize) {
+        let context = asked.context;
         let failure = outcome.ended.as_ref().err();
         let error = failure.map(|failure| error_text(failure.code, failure.detail));
-        let [arguments, result] = self.captured(call, tool, outcome);
+        let [arguments, result] = self.captured(asked, tool, outcome);
         let text = |text: Option<&'_ str>| text.map(str::to_owned);
         let own_id = outcome.id.as_str();
         let texts: [(&'static str, Option<String>); 13] = [
@@ -157,14 +170,11 @@ impl CallTrace {
             ("gen_ai.tool.name", Some(outcome.tool.clone())),
             ("gen_ai.tool.type", text(tool.map(|_| "function"))),
             ("gen_ai.tool.description", text(tool.map(|tool| tool.description.as_str()))),
-            (
-                "gen_ai.tool.call.id",
-                text(Some(call.context.model_call_id.as_deref().unwrap_or(own_id))),
-            ),
+            ("gen_ai.tool.call.id", text(Some(context.model_call_id.as_deref().unwrap_or(own_id)))),
             ("gen_ai.tool.call.arguments", arguments),
             ("gen_ai.tool.call.result", result),
-            ("gen_ai.agent.id", call.context.agent_id.clone()),
-            ("gen_ai.conversation.id", call.context.session_id.clone()),
+            ("gen_ai.agent.id", context.agent_id.clone()),
+            ("gen_ai.conversation.id", context.session_id.clone()),
             ("sortie.call.id", text(Some(own_id))),
             ("sortie.call.status", text(Some(outcome.status().as_str()))),
             ("sortie.call.code", text(Some(outcome.code()))),
@@ -200,7 +210,7 @@ impl CallTrace {
     /// Arguments and answer, where both the collector and the tool's records may have them.
     fn captured(
         &self,
-        call: &ToolCall,
+        asked: &Asked<'_>,
         tool: Option<&Tool>,
         outcome: &CallOutcome,
     ) -> [Option<String>; 2] {
@@ -211,16 +221,16 @@ impl CallTrace {
         let recorded = self.lock();
         let headers = tool.headers.iter().map(OwnHeader::value).chain(&recorded.secrets);
         let headers = headers.map(HeaderValue::as_bytes);
-        let credentials = call.credentials.iter().map(|(_, value)| value.expose());
+        let credentials = asked.credentials.iter().map(|(_, value)| value.expose());
         // A query may hold a key.
         let query = tool.endpoint.path_and_query().split_once('?').map_or("", |(_, query)| query);
         let values =
             query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
         let secrets: Vec<&[u8]> =
             headers.chain(credentials).chain(values.map(str::as_bytes)).collect();
-        let arguments = String::from_utf8_lossy(call.arguments.text());
+        let arguments = asked.arguments.map(String::from_utf8_lossy);
         let result = outcome.ended.as_ref().ok().map(answer);
-        [Some(&*arguments), result].map(|text| text.map(|text| without(text, &secrets)))
+        [arguments.as_deref(), result].map(|text| text.map(|text| without(text, &secrets)))
     }
 
     fn write(&self, span: &Span<'_>) {

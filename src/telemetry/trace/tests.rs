@@ -8,7 +8,7 @@ use crate::config::snapshot::Snapshot;
 use crate::model::call::{CallContext, DEFAULT_WAIT};
 use crate::model::id::CallId;
 use crate::model::json::read_object;
-use crate::model::outcome::{Success, ToolResult};
+use crate::model::outcome::{Failure, FailureCode, Success, ToolResult};
 use crate::model::secret::Secret;
 use crate::model::trace::SpanId;
 use crate::telemetry::protobuf::{Field, fields};
@@ -172,6 +172,42 @@ async fn arguments_and_answers_are_told_only_where_both_sides_may_have_them() {
 }
 
 #[tokio::test]
+async fn a_call_that_never_ran_is_one_span_from_its_request_to_its_end() {
+    let (tracer, mut spool) = tracer();
+    let snapshot = snapshot("", "");
+    let settings = snapshot.tracing.as_ref();
+    let tool = snapshot.tools["lookup"].as_ref();
+    for traceparent in [None, Some(PARENT.replace("-01", "-00")), Some(PARENT.to_owned())] {
+        let call = call(traceparent.as_deref().and_then(TraceContext::read), "{}");
+        let failure = Failure::not_sent(FailureCode::Rejected, "Not on a Sunday.");
+        let ended = CallOutcome {
+            ended: Err(failure),
+            created_at_ms: 5_000,
+            duration: Duration::from_secs(60),
+            ..outcome(&call, "")
+        };
+        let asked = Asked { context: &call.context, arguments: None, credentials: &[] };
+        tracer.end_unrun(None, &asked, Some(tool), &ended);
+        tracer.end_unrun(settings, &asked, Some(tool), &ended);
+    }
+    let batch = spool.next(AT_ONCE).await.expect("a span");
+    let written = batch.spans().collect::<Vec<_>>().concat();
+    let spans = parts(&written, 2);
+    let [span] = spans[..] else { panic!("{} spans", spans.len()) };
+    assert_eq!(parts(span, 5), [b"execute_tool lookup"]);
+    let numbers = [7, 8].map(|number| {
+        fields(span).find_map(|(field, value)| match value {
+            Field::Number(at) if field == number => Some(at),
+            Field::Bytes(_) | Field::Number(_) => None,
+        })
+    });
+    assert_eq!(numbers, [Some(5_000_000_000), Some(65_000_000_000)]);
+    drop(batch);
+    drop(spool);
+    assert_eq!(counted(&tracer), [0, 1, 0], "nobody wants the others");
+}
+
+#[tokio::test]
 async fn what_finds_no_room_is_dropped_and_counted() {
     let (tracer, mut spool) = tracer();
     let spans = |size| Spans { bytes: vec![0; size], count: 2 };
@@ -180,16 +216,33 @@ async fn what_finds_no_room_is_dropped_and_counted() {
     assert_eq!(counted(&tracer), [0, 0, 2]);
     tracer.offer(spans(10));
     assert_eq!(counted(&tracer), [0, 0, 2]);
-    drop(spool.next(AT_ONCE).await.expect("the large one"));
+    spool.next(AT_ONCE).await.expect("the large one").settle(0);
     tracer.offer(spans(WAITING_BYTES - 10));
-    assert_eq!(counted(&tracer), [0, 0, 2], "what was exported makes room");
+    assert_eq!(counted(&tracer), [2, 0, 2], "what was exported makes room");
     for _ in 0..WAITING {
         tracer.offer(spans(0));
     }
-    assert_eq!(counted(&tracer), [0, 0, 6], "two messages waited before these");
+    assert_eq!(counted(&tracer), [2, 0, 6], "two messages waited before these");
+}
+
+/// The end comes while one batch is on its way, another one comes together, and more waits.
+#[tokio::test(start_paused = true)]
+async fn what_the_end_cuts_off_is_counted() {
+    let (tracer, mut spool) = tracer();
+    let offer = |count| tracer.offer(Spans { bytes: vec![0; 1], count });
+    (0..4).for_each(|_| offer(2));
+    let on_its_way = spool.next(AT_ONCE).await.expect("spans");
+    let limits = BatchLimits { spans: 9, bytes: 9, linger: Duration::from_secs(1) };
+    let coming = spool.next(limits);
+    assert!(tokio::time::timeout(Duration::ZERO, coming).await.is_err(), "it waits for more");
+    assert_eq!(counted(&tracer), [0, 6, 0], "what comes together is cut off");
+    offer(3);
+    drop(on_its_way);
     drop(spool);
-    tracer.offer(spans(0));
-    assert_eq!(counted(&tracer), [0, 0, 8], "nobody will export it");
+    assert_eq!(counted(&tracer), [0, 8, 3]);
+    offer(1);
+    assert_eq!(counted(&tracer), [0, 8, 4], "nobody will export it");
+    assert_eq!(tracer.shared.waiting_bytes.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,12 +14,14 @@ use crate::support::fleet::Fleet;
 use crate::support::gateway::Gateway;
 use crate::support::http::{RawClient, get, post};
 use crate::support::script::{Script, answer};
-use crate::support::wait::{poll, within};
+use crate::support::wait::{poll, together, within};
 
 /// How long after a gateway says so its clients are led elsewhere: a probe has its period, and what comes of it a way to go.
 const LATE: Duration = Duration::from_secs(2);
 /// How often a gateway is asked.
 const PERIOD: Duration = Duration::from_millis(250);
+/// A gateway that does not answer a probe for so long is not ready. Long, so that a busy machine does not count as that.
+const PROBE_TIME: Duration = Duration::from_secs(10);
 /// A client that nobody takes a connection of tries again after so long.
 const AGAIN: Duration = Duration::from_millis(20);
 /// Calls of a slow tool take so long: longer than what is left of `accept_for` when clients have been led elsewhere.
@@ -50,13 +52,13 @@ impl Balancer {
     /// Asks all of them again and again.
     async fn watch(self: Arc<Self>) {
         while !self.over.load(Ordering::Relaxed) {
-            let mut ready = Vec::new();
             let replicas = lock(&self.replicas).clone();
-            for (api, telemetry) in replicas {
-                if is_ready(telemetry).await {
-                    ready.push(api);
-                }
-            }
+            // Whoever does not answer keeps nobody from being asked.
+            let probed = together(replicas.into_iter().map(async |(api, telemetry)| {
+                let answer = tokio::time::timeout(PROBE_TIME, is_ready(telemetry)).await;
+                answer.unwrap_or(false).then_some(api)
+            }));
+            let ready = probed.await.into_iter().flatten().collect();
             lock(&self.views).push((Instant::now(), ready));
             tokio::time::sleep(PERIOD).await;
         }

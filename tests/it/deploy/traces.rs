@@ -3,6 +3,7 @@
 mod collector;
 mod faults;
 mod forwarding;
+mod waiting;
 
 use serde_json::{Value, json};
 
@@ -262,8 +263,12 @@ async fn the_environment_says_where_spans_go_and_whose_they_are() {
     assert_eq!(export["headers"]["x-api-key"], COLLECTOR_KEY);
     assert_eq!(export["headers"]["x-tenant"], "a b");
     // The caller's own decision stands.
-    let outcome = call_within(&gateway, &[header(&traceparent("00"))], body).await;
+    let outcome = call_within(&gateway, &[header(&traceparent("00"))], body.clone()).await;
     assert_eq!(outcome.at("/trace_id"), TRACE);
+    // Spans are exported in their order: what comes after it is there.
+    let outcome = call_within(&gateway, &[], body).await;
+    let id = outcome.at("/trace_id").as_str().expect("a trace").to_owned();
+    collector.trace_when(&id, |spans| !spans.is_empty()).await;
     gateway.finish().await;
     assert!(!collector.text().contains(TRACE), "it was not sampled");
 }

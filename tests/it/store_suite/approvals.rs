@@ -2,7 +2,7 @@
 
 use sortie::model::approval::{Approval, ApprovalStatus};
 use sortie::model::outcome::Phase;
-use sortie::store::records::{ApprovalFilter, Claimed};
+use sortie::store::records::{ApprovalFilter, Claimed, PendingApprovals};
 use sortie::store::{Bound, Decided, Store, StoreError};
 
 use super::records::{
@@ -197,6 +197,26 @@ pub(super) async fn approvals_are_filtered_the_newest_first(store: &dyn Store) {
     check(ApprovalFilter { session_id: Some("se_2".to_owned()), ..shop() }, &[2]).await;
     check(ApprovalFilter { expires_by_ms: Some(NOW + MINUTE), ..all() }, &[6]).await;
     check(ApprovalFilter { expires_by_ms: Some(NOW + MINUTE - 1), ..all() }, &[]).await;
+}
+
+pub(super) async fn what_is_pending_is_counted_by_tool(store: &dyn Store) {
+    assert_eq!(store.pending().await, Ok(Vec::new()));
+    for number in 1..=2 {
+        parked(store, number).await;
+    }
+    approved(store, 3).await;
+    let mut other = call(4, Phase::Waiting);
+    (other.organisation, other.tool) = ("bank".into(), "transfer".into());
+    let mut asked = approval(4, &other);
+    asked.created_at_ms = NOW - MINUTE;
+    assert_eq!(store.park(other, asked, Vec::new()).await, Ok(Bound::Now));
+    let mut found = store.pending().await.expect("it works");
+    found.sort_by(|one, other| one.tool.cmp(&other.tool));
+    let first = approval(1, &call(1, Phase::Waiting));
+    let expected = [(first.tool, 2, first.created_at_ms), ("transfer".to_owned(), 1, NOW - MINUTE)];
+    let expected =
+        expected.map(|(tool, count, oldest_ms)| PendingApprovals { tool, count, oldest_ms });
+    assert_eq!(found, expected);
 }
 
 pub(super) async fn an_approval_shows_the_arguments_only_while_they_are_kept(store: &dyn Store) {
