@@ -16,6 +16,16 @@ POLICY = pathlib.Path(__file__).resolve().parents[2] / "deploy/admission/no-gate
 UID = "runAsUser has to be set, and be neither 0 nor 65532, which is the gateway: "
 GATEWAY_RIGHTS = "the gateway drops ALL capabilities, adds none, is not privileged, and has allowPrivilegeEscalation false"
 FENCE_UID = "sortie-fence lets UID 65532 through and no other: GATEWAY_UID is 65532, and there is no envFrom"
+MOUNTS = (
+    "the gateway mounts volumes at or below /etc/sortie, /run/secrets, /run/sortie, /tmp, /var/lib/sortie and "
+    "/var/run/secrets alone, and none below another"
+)
+FENCE_MOUNTS = "sortie-fence has no volumeMounts but its service account's"
+NO_OTHER_PROGRAM = (
+    "gateway and sortie-fence have no lifecycle, no probe by exec, no volumeDevices, "
+    "and no terminationMessagePath of their own"
+)
+TOKEN = {"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
 FENCE_FIRST = "sortie-fence is the first init container and has no restartPolicy: the next one starts when the rules are set"
 
 
@@ -145,6 +155,54 @@ class Admission(unittest.TestCase):
             container[key] = ["true"]
             self.refused("gateway and sortie-fence run what their images say")
             del container[key]
+        self.refused()
+
+    def test_another_program_in_our_containers(self):
+        run = {"exec": {"command": ["/tmp/busybox", "nc"]}}
+        spoilt = [
+            {"lifecycle": {"postStart": run}},
+            {"lifecycle": {"preStop": run}},
+            *({probe: run} for probe in ["livenessProbe", "readinessProbe", "startupProbe"]),
+            {"terminationMessagePath": "/fence.sh"},
+            {"volumeDevices": [{"name": "disk", "devicePath": "/fence.sh"}]},
+        ]
+        for index in range(2):
+            right = self.pod["spec"]["initContainers"][index]
+            for change in spoilt:
+                self.pod["spec"]["initContainers"][index] = right | change
+                self.refused(NO_OTHER_PROGRAM)
+            # The API server writes it where a manifest does not.
+            self.pod["spec"]["initContainers"][index] = right | {"terminationMessagePath": "/dev/termination-log"}
+            self.refused()
+
+    def test_a_volume_over_the_fence_s_files(self):
+        fence = self.pod["spec"]["initContainers"][0]
+        script = {"name": "script", "mountPath": "/fence.sh", "subPath": "fence.sh"}
+        for wrong in [script, {"name": "script", "mountPath": "/bin"}, TOKEN | {"mountPath": TOKEN["mountPath"] + "/.."}]:
+            fence["volumeMounts"] = [TOKEN, wrong]
+            self.refused(FENCE_MOUNTS)
+        fence["volumeMounts"] = [TOKEN]
+        self.refused()
+
+    def test_a_volume_over_the_gateway_s_program(self):
+        gateway = self.pod["spec"]["initContainers"][1]
+        right = gateway["volumeMounts"]
+        self.assertIn("/etc/sortie", [one["mountPath"] for one in right])
+
+        def mounted(*paths):
+            gateway["volumeMounts"] = [*right, TOKEN, *({"name": "more", "mountPath": path} for path in paths)]
+
+        outside = ["/sortie", "/", "//sortie", "/etc", "/etc/ssl/certs", "/etc/sortie2", "/tmpx", "/run", "/dev/x", "sortie"]
+        around = ["/tmp/..", "/tmp/../sortie", "/run/secrets/../../sortie", "/tmp/./x", "/tmp/", "/tmp//x"]
+        for path in [*outside, *around]:
+            mounted(path)
+            self.refused(MOUNTS)
+        # The outer one may have a link to `/sortie`.
+        mounted("/tmp", "/tmp/link")
+        self.refused(MOUNTS)
+        mounted("/tmp", "/run/sortie", "/run/secrets/kubernetes.io", "/run/secrets/a..b")
+        self.refused()
+        del gateway["volumeMounts"]
         self.refused()
 
     def test_the_gateway_with_another_uid(self):

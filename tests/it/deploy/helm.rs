@@ -342,7 +342,7 @@ fn the_admission_policy_keeps_others_off_the_gateway_s_uid() {
     let Some(cluster) = Cluster::new() else { return };
     let Some(python) = venv(&CEL_PACKAGES) else { return };
     let app = cluster.example_app();
-    assert_eq!(Cluster::tests(&python, "test_admission", &[("EXAMPLE_APP", &app)]), 18);
+    assert_eq!(Cluster::tests(&python, "test_admission", &[("EXAMPLE_APP", &app)]), 21);
 }
 
 #[test]
