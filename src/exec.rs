@@ -33,6 +33,8 @@ pub struct Job<'a> {
     pub call: &'a ToolCall,
     /// Its arguments, which fit the tool's schema.
     pub arguments: &'a ValidArguments,
+    /// The key of its run, step and index, where they were given.
+    pub identity: Option<IdempotencyKey>,
     /// Its leave to call the tool.
     pub permit: &'a Permit,
     /// When the whole call must be over.

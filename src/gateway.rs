@@ -25,6 +25,7 @@ mod unkept;
 mod waiting;
 mod watching;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -278,7 +279,8 @@ impl Gateway {
         let whole = async move {
             // Whoever may not call it learns nothing about calls either, and leaves nothing under their names.
             if !is_held {
-                let outcome = gateway.run_unkept(&epoch, &own.caller, &own.call).await;
+                let unkept = gateway.run_unkept(&epoch, &own.caller, &own.call);
+                let outcome = Box::pin(unkept).await;
                 return Ok(Told {
                     phase: Phase::Ended(outcome.status()),
                     id: outcome.id.clone(),
@@ -290,7 +292,7 @@ impl Gateway {
         let mut outliving = Outliving::new(Box::pin(whole), presence);
         match tokio::time::timeout_at(until, &mut outliving).await {
             Ok(told) => told,
-            Err(_) => self.tell_running(&live, outliving).await,
+            Err(_) => Box::pin(self.tell_running(&live, outliving)).await,
         }
     }
 
@@ -306,8 +308,11 @@ impl Gateway {
         let settings = way.epoch.snapshot.tracing.as_ref();
         let spans = self.memory.tracer.begin(settings, way.call, began);
         let mut trail = Trail { spans, ..Trail::default() };
-        let steps = self.steps(way, &metrics, &mut trail);
-        let ended = Caught::new(steps).await.unwrap_or_else(|panic| {
+        let ended = {
+            let steps = pin!(self.steps(way, &metrics, &mut trail));
+            Caught(steps).await
+        };
+        let ended = ended.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             tracing::error!(panic, "A call panicked.");
             let text = "The call failed inside the gateway.";
@@ -426,6 +431,9 @@ impl Gateway {
             tool,
             call,
             arguments: &arguments,
+            identity: way
+                .live
+                .map_or_else(|| call.context.idempotency_key(), |live| live.identity.clone()),
             permit: &permit,
             deadline,
             presence,

@@ -8,6 +8,7 @@ pub mod model {
     pub mod canonical;
     pub mod id;
     pub mod json;
+    pub mod json_string;
     pub mod json_text;
     pub mod json_tree;
     pub mod notice;

@@ -29,6 +29,7 @@ pub mod visit;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -266,7 +267,7 @@ impl FrontDoor {
             request.extensions_mut().insert(peer.clone());
         }
         let mut response = match screen(&request) {
-            Ok(()) => match Caught::new(self.router.call(request)).await {
+            Ok(()) => match Caught(pin!(self.router.call(request))).await {
                 Ok(routed) => routed?,
                 Err(panic) => self.panicked(&panic),
             },

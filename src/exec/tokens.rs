@@ -107,7 +107,8 @@ impl Tokens {
             Arc::clone(book.flights.entry(key).or_default())
         };
         // A caller that goes away, or whose own time is over, leaves the question to the next one who waits.
-        let outcome = flight.get_or_try_init(|| self.fetch(ask));
+        // Rare and large: in a box of its own, so that a token that is kept does not carry it along.
+        let outcome = flight.get_or_try_init(|| Box::pin(self.fetch(ask)));
         match timeout_at(ask.deadline, outcome).await {
             Ok(Ok(outcome)) => outcome.clone(),
             Ok(Err(Own(failure))) => Err(failure),

@@ -99,9 +99,9 @@ impl WebhookExecutor {
     async fn execute(&self, job: &Job<'_>) -> Executed {
         let sent_at_ms = self.clock.unix_ms();
         let sends_key = job.tool.profile.sends_idempotency_key();
-        let idempotency_key = job.call.context.idempotency_key().filter(|_| sends_key);
+        let idempotency_key = job.identity.as_ref().filter(|_| sends_key);
         let mut course = Course::default();
-        let ended = match self.request(job, sent_at_ms, idempotency_key.as_ref()) {
+        let ended = match self.request(job, sent_at_ms, idempotency_key) {
             Ok(request) => self.attempts(job, &request, &mut course).await,
             Err(failed) => {
                 course.reason = Some(failed.reason);
@@ -111,7 +111,7 @@ impl WebhookExecutor {
         Executed {
             ended,
             started_at_ms: course.attempts.first().map(|attempt| attempt.at_ms),
-            idempotency_key: idempotency_key.filter(|_| !course.attempts.is_empty()),
+            idempotency_key: idempotency_key.filter(|_| !course.attempts.is_empty()).cloned(),
             attempts: course.attempts,
             reason: course.reason,
             upstream: course.upstream,

@@ -130,17 +130,10 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A future whose panic is an error and not the end of a task.
-pub struct Caught<F>(Pin<Box<F>>);
+/// A future whose panic is an error and not the end of a task. After one it is not polled again.
+pub struct Caught<'a, F>(pub Pin<&'a mut F>);
 
-impl<F: Future> Caught<F> {
-    /// Wraps the future.
-    pub fn new(future: F) -> Self {
-        Self(Box::pin(future))
-    }
-}
-
-impl<F: Future> Future for Caught<F> {
+impl<F: Future> Future for Caught<'_, F> {
     type Output = Result<F::Output, String>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -159,6 +152,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[tokio::test]
@@ -184,7 +179,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_its_text() {
-        let caught = Caught::new(async { panic!("at the {}", "disco") }).await;
+        let caught = Caught(pin!(async { panic!("at the {}", "disco") })).await;
         assert_eq!(caught, Err::<(), _>("at the disco".to_owned()));
     }
 

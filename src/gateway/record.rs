@@ -66,10 +66,10 @@ impl Gateway {
         record.finished_at_ms = Some(outcome.finished_at_ms);
         record.bound = is_sent;
         if let Some(leave) = way.leave
-            && !self.may_end(entry.live(), leave, &record).await
+            && !Box::pin(self.may_end(entry.live(), leave, &record)).await
         {
             // Another gateway runs it, or has closed it.
-            return self.follow_kept(way.caller, &outcome.id).await.unwrap_or(told);
+            return Box::pin(self.follow_kept(way.caller, &outcome.id)).await.unwrap_or(told);
         }
         match way.leave {
             None if !keeps_calls(way.epoch) && !is_begun(entry.live()) => {}
@@ -92,9 +92,9 @@ impl Gateway {
                     forget_text(&mut record, captures(way.epoch, tool));
                 }
                 if is_void {
-                    self.end_as_void(&approval, record).await;
+                    Box::pin(self.end_as_void(&approval, record)).await;
                 } else {
-                    self.end_of_waited(leave, record, is_good).await;
+                    Box::pin(self.end_of_waited(leave, record, is_good)).await;
                 }
             }
         }

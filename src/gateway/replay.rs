@@ -61,7 +61,8 @@ impl Gateway {
         loop {
             let entry = match self.ledger.enter(live) {
                 Ok(entry) => entry,
-                Err(other) => match self.join(&other, live, until).await? {
+                // In a box of its own, as what follows: a new call does not carry it along.
+                Err(other) => match Box::pin(self.join(&other, live, until)).await? {
                     Some(told) => return Ok(Found::Told(told)),
                     None => continue,
                 },
@@ -77,7 +78,8 @@ impl Gateway {
             let Some(record) = record.filter(|record| record.bound) else {
                 return Ok(Found::New(entry));
             };
-            if let Some(found) = self.known_before(epoch, entry, record, until).await? {
+            let before = self.known_before(epoch, entry, record, until);
+            if let Some(found) = Box::pin(before).await? {
                 return Ok(found);
             }
         }

@@ -26,7 +26,8 @@ use crate::store::Bound;
 const OPERATOR_TIME: Duration = Duration::from_secs(60 * 60);
 
 impl Gateway {
-    /// Lets a call pass that needs nobody, or that runs on a yes which still stands; parks every other one.
+    /// Lets a call pass that needs nobody, or that runs on a yes which still stands; parks every other one. What only some
+    /// calls need is in boxes of its own, so that the others do not carry it along.
     pub(super) async fn person(
         self: &Arc<Self>,
         way: &Way<'_>,
@@ -48,9 +49,10 @@ impl Gateway {
                 return Err(Stop::Error(CallError::CredentialsCannotWait));
             }
             if kind == ApprovalKind::Person {
-                self.asked_before(live, tool).await?;
+                Box::pin(self.asked_before(live, tool)).await?;
             }
-            return Err(self.park(way, live, (tool, policies), decision, kind).await);
+            let parked = self.park(way, live, (tool, policies), decision, kind);
+            return Err(Box::pin(parked).await);
         };
         let digest = &leave.approval.arguments_digest;
         if leave.approval.binding != binding(&way.caller.organisation, tool, policies, digest) {
@@ -58,9 +60,8 @@ impl Gateway {
         }
         // The operator first, then the person.
         if leave.approval.kind == ApprovalKind::Operator && decision.then_ask {
-            return Err(self
-                .park(way, live, (tool, policies), decision, ApprovalKind::Person)
-                .await);
+            let parked = self.park(way, live, (tool, policies), decision, ApprovalKind::Person);
+            return Err(Box::pin(parked).await);
         }
         Ok(())
     }

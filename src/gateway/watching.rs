@@ -34,7 +34,7 @@ impl Gateway {
         tool: &'t Tool,
     ) -> Result<Cow<'t, [Arc<Policy>]>, Stop> {
         if way.leave.is_some() {
-            self.look_at_policies().await.map_err(|error| not_kept(&error))?;
+            Box::pin(self.look_at_policies()).await.map_err(|error| not_kept(&error))?;
         }
         Ok(self.memory.policies.about(&way.caller.organisation, tool))
     }

@@ -84,7 +84,11 @@ impl CallId {
 
     /// Makes an id of 16 letters and digits (95 bits) from random bytes.
     pub fn from_random(bytes: impl Iterator<Item = u8>) -> Self {
-        Self(format!("call_{}", random_base62(16, bytes)).into())
+        const PREFIX: &str = "call_";
+        let mut text = String::with_capacity(PREFIX.len() + 16);
+        text.push_str(PREFIX);
+        push_base62(16, bytes, &mut text);
+        Self(text.into())
     }
 
     /// The id as text.
@@ -112,20 +116,22 @@ impl Token {
 
 /// The first 32 hex digits of SHA-256 over `run_id LF step LF call_index` (contract, section 2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct IdempotencyKey(String);
+pub struct IdempotencyKey(Arc<str>);
 
 impl IdempotencyKey {
     /// Derives the key, the same on every gateway.
     pub fn derive(run_id: &Token, step: &Token, call_index: u32) -> Self {
-        let text = format!("{}\n{}\n{call_index}", run_id.as_str(), step.as_str());
-        let digest = Sha256::digest(text.as_bytes());
-        Self(hex(&digest[..16]))
+        let mut digest = Sha256::new();
+        for part in [run_id.as_str(), "\n", step.as_str(), "\n", &call_index.to_string()] {
+            digest.update(part);
+        }
+        Self(hex(&digest.finalize()[..16]).into())
     }
 
     /// Takes one that was derived before: 32 lower-case hex digits.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        fits.then(|| Self(text.to_owned()))
+        fits.then(|| Self(text.into()))
     }
 
     /// The key as text.
@@ -136,21 +142,25 @@ impl IdempotencyKey {
 
 /// Random letters and digits. Bytes of 248 and more are skipped, so that each digit is equally likely.
 pub fn random_base62(length: usize, bytes: impl Iterator<Item = u8>) -> String {
-    let fair = bytes.filter(|byte| *byte < 248).take(length);
     let mut text = String::with_capacity(length);
-    text.extend(fair.map(|byte| char::from(BASE62[usize::from(byte % 62)])));
+    push_base62(length, bytes, &mut text);
     text
+}
+
+fn push_base62(length: usize, bytes: impl Iterator<Item = u8>, text: &mut String) {
+    let fair = bytes.filter(|byte| *byte < 248).take(length);
+    fair.for_each(|byte| text.push(char::from(BASE62[usize::from(byte % 62)])));
 }
 
 /// Lower-case hex of some bytes.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
+    let mut text = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        text.push(DIGITS[usize::from(byte >> 4)]);
+        text.push(DIGITS[usize::from(byte & 15)]);
     }
-    text
+    String::from_utf8(text).expect("digits are ASCII")
 }
 
 /// The id of a tool that the configuration file defines: `tl_` and the 16 most significant of the 43 base-62 digits of

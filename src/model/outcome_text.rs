@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::model::approval::Approval;
+use crate::model::json_string;
 use crate::model::outcome::{
     CallOutcome, Decision, Failure, Phase, Sent, Status, Success, ToolReference, ToolResult,
 };
@@ -53,12 +54,12 @@ pub fn write(outcome: &CallOutcome) -> Vec<u8> {
     out.extend_from_slice(b",\"result\":");
     match success.map(|success| &success.result) {
         Some(ToolResult::Json(value)) => out.extend_from_slice(value.as_str().as_bytes()),
-        Some(ToolResult::Text(text)) => write_value(text, &mut out),
+        Some(ToolResult::Text(text)) => json_string::write(text, &mut out),
         Some(ToolResult::Null) | None => out.extend_from_slice(b"null"),
     }
     write_fields(&Middle::from(outcome), &mut out);
     out.extend_from_slice(b",\"model\":{\"text\":");
-    write_value(&model.text, &mut out);
+    json_string::write(&model.text, &mut out);
     write_fields(&model.flags, &mut out);
     out.push(b'}');
     write_fields(&End::from(outcome), &mut out);

@@ -206,7 +206,8 @@ impl Pool {
                 }
             }
         }
-        self.dial(site, target, deadline).await
+        // Rare and large: in a box of its own, so that a call on a kept connection does not carry it along.
+        Box::pin(self.dial(site, target, deadline)).await
     }
 
     async fn dial(

@@ -127,7 +127,8 @@ impl HickoryResolver {
         let mut asked = false;
         let ask = || {
             asked = true;
-            self.ask(name)
+            // Rare and large: in a box of its own, so that an answer that is kept does not carry it along.
+            Box::pin(self.ask(name))
         };
         let outcome = flight.get_or_init(ask).await.clone();
         (outcome, !asked)

@@ -381,7 +381,7 @@ impl Store for SqliteStore {
             while let Some(now) = stage {
                 let keep = *keep;
                 let step = move |desk: &mut Desk| desk.sweep(now, &keep, now_ms);
-                stage = self.change(Durability::Process, step).await?;
+                stage = self.change(now.durability(), step).await?;
             }
             Ok(())
         })

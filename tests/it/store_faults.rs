@@ -94,47 +94,79 @@ async fn f143_finished_calls_that_are_not_whole_are_said_to_be_damaged() {
     assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(call(1, DONE))));
 }
 
-/// A file is on the disk before the next one begins.
+/// What was not on the disk yet is cut off, or stands there as zeros.
 #[tokio::test]
 async fn f143_a_loss_of_power_takes_the_latest_finished_calls_and_nothing_else() {
-    let folder = tempfile::tempdir().expect("it works");
-    let path = folder.path().join("sortie.db");
-    in_files_of_their_own(&path, 1..=2).await;
-    let store = SqliteStore::open(&path).expect("it works");
-    store.write(shared([call(3, DONE)])).await.expect("it works");
-    let whole = std::fs::metadata(segments(&path).remove(2)).expect("it works").len();
-    store.write(shared([call(4, DONE)])).await.expect("it works");
-    drop(store);
-    let last = std::fs::OpenOptions::new().write(true).open(segments(&path).remove(2));
-    last.and_then(|file| file.set_len(whole + 9)).expect("it works");
-    for _ in 0..2 {
-        let store = SqliteStore::open(&path).expect("it opens, and again");
-        for number in 1..=3 {
-            let found = store.call("shop", &call_id(number)).await;
-            assert_eq!(found, Ok(Some(call(number, DONE))));
+    for is_cut in [true, false] {
+        let folder = tempfile::tempdir().expect("it works");
+        let path = folder.path().join("sortie.db");
+        in_files_of_their_own(&path, 1..=2).await;
+        let store = SqliteStore::open(&path).expect("it works");
+        store.write(shared([call(3, DONE)])).await.expect("it works");
+        let last = segments(&path).remove(2);
+        let kept = std::fs::read(&last).expect("it works");
+        store.write(shared([call(4, DONE)])).await.expect("it works");
+        drop(store);
+        let length = if is_cut { kept.len() + 9 } else { 2 * kept.len() };
+        let mut left = kept;
+        left.resize(length, 0);
+        std::fs::write(&last, left).expect("it works");
+        for _ in 0..2 {
+            let store = SqliteStore::open(&path).expect("it opens, and again");
+            for number in 1..=3 {
+                let found = store.call("shop", &call_id(number)).await;
+                assert_eq!(found, Ok(Some(call(number, DONE))));
+            }
+            assert!(!store.may_know("shop", Some(&call_id(4)), Some(&identity(4))));
         }
-        assert!(!store.may_know("shop", Some(&call_id(4)), Some(&identity(4))));
+        let store = SqliteStore::open(&path).expect("it works");
+        store.write(shared([call(4, DONE)])).await.expect("it works");
+        assert_eq!(store.call("shop", &call_id(4)).await, Ok(Some(call(4, DONE))));
     }
-    let store = SqliteStore::open(&path).expect("it works");
-    store.write(shared([call(4, DONE)])).await.expect("it works");
-    assert_eq!(store.call("shop", &call_id(4)).await, Ok(Some(call(4, DONE))));
 }
 
-/// They may be gone from the disk before it says so.
+/// The file alone is not the store.
 #[tokio::test]
-async fn f143_a_loss_of_power_does_not_bring_forgotten_calls_back_as_damage() {
+async fn f143_files_of_finished_calls_that_are_missing_are_damage_until_they_are_back() {
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
-    in_files_of_their_own(&path, 1..=4).await;
-    let files = segments(&path);
-    files[..2].iter().for_each(|file| std::fs::remove_file(file).expect("it works"));
-    let store = SqliteStore::open(&path).expect("it opens");
-    let known = [1, 2, 3, 4].map(|number| store.may_know("shop", Some(&call_id(number)), None));
-    assert_eq!(known, [false, false, true, true]);
-    drop(store);
-    std::fs::remove_file(&files[2]).expect("it works");
-    std::fs::write(&files[0], "").expect("it works");
-    assert!(refused(&path).contains("finished call"), "one in between is damage");
+    in_files_of_their_own(&path, 1..=3).await;
+    let away = folder.path().join("away");
+    for missing in segments(&path).into_iter().chain([path.with_extension("db.calls")]) {
+        std::fs::rename(&missing, &away).expect("it works");
+        let text = refused(&path);
+        assert!(
+            text.contains("is damaged (the finished calls in ") && text.contains("are missing")
+        );
+        let _ = std::fs::remove_dir(&missing);
+        std::fs::rename(&away, &missing).expect("it works");
+    }
+    let store = SqliteStore::open(&path).expect("it is whole again");
+    for number in 1..=3 {
+        assert_eq!(store.call("shop", &call_id(number)).await, Ok(Some(call(number, DONE))));
+    }
+}
+
+/// It is not taken for one that nobody knows, which would be sent.
+#[tokio::test]
+async fn a_call_that_cannot_be_read_any_more_is_an_error_and_what_comes_after_it_is_kept() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    let store = SqliteStore::open(&path).expect("it works");
+    store.write(shared([call(1, DONE)])).await.expect("it works");
+    let file = segments(&path).remove(0);
+    let zeros = vec![0; std::fs::read(&file).expect("it works").len()];
+    std::fs::write(&file, zeros).expect("it works");
+    let found = store.call("shop", &call_id(1)).await;
+    assert!(matches!(&found, Err(StoreError::Unavailable(text)) if text.contains(".calls")));
+    let found = store.call_by_identity("shop", &identity(1)).await;
+    assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+    let bound = store.bind(call(1, Phase::Running)).await;
+    assert!(matches!(bound, Err(StoreError::Unavailable(_))), "{bound:?}");
+    store.write(shared([call(1, DONE), call(2, DONE)])).await.expect("it works");
+    for number in 1..=2 {
+        assert_eq!(store.call("shop", &call_id(number)).await, Ok(Some(call(number, DONE))));
+    }
 }
 
 #[tokio::test]
@@ -142,8 +174,8 @@ async fn files_of_calls_that_are_forgotten_go() {
     let folder = tempfile::tempdir().expect("it works");
     let path = folder.path().join("sortie.db");
     in_files_of_their_own(&path, 1..=3).await;
-    let left = segments(&path).split_off(2);
     let store = SqliteStore::open(&path).expect("it works");
+    let left = segments(&path).split_off(2);
     let keep = Keep { max_calls: 1, ..keep() };
     store.sweep(&keep, NOW).await.expect("it works");
     assert_eq!(segments(&path), left);
@@ -166,7 +198,13 @@ async fn a_file_of_the_first_version_is_brought_up_to_date_with_all_its_calls() 
     let file = rusqlite::Connection::open(&path).expect("it works");
     file.execute("UPDATE chunks SET records = ?1", [records]).expect("it works");
     drop(file);
-    for (table, column) in [("chunks", "segment"), ("chunks", "offset"), ("marks", "shelf")] {
+    for (table, column) in [
+        ("chunks", "segment"),
+        ("chunks", "offset"),
+        ("chunks", "checksum"),
+        ("marks", "shelf"),
+        ("marks", "first_segment"),
+    ] {
         change(&path, &format!("ALTER TABLE {table} DROP COLUMN {column}"));
     }
     change(&path, "PRAGMA user_version = 1");

@@ -118,7 +118,12 @@ pub(super) fn put(
 impl Desk {
     /// Keeps one call, and says in which row.
     pub(super) fn put(&mut self, record: &CallRecord) -> Result<i64, StoreError> {
-        self.row(self.known.of_id(&record.organisation, &record.id))?;
+        let name = self.known.of_id(&record.organisation, &record.id);
+        if let Err(error) = self.row(name) {
+            // It ran, whatever was known of it.
+            tracing::warn!(%error, call_id = record.id.as_str(), "What was kept of a call before is given up.");
+            self.known.remove_id(name);
+        }
         let mut writing = Writing::prepare(&self.connection)?;
         put(&mut writing, &self.connection, &self.known, &mut self.next, record)
     }

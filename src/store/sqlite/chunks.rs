@@ -3,7 +3,7 @@
 //! Such a call is never changed there. Whoever changes it takes it out into a row of its own first; the index in memory
 //! then points there, and what is left in the chunk no longer counts.
 
-use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 
 use rusqlite::{Connection, MAIN_DB, OptionalExtension, Row, params};
@@ -17,7 +17,7 @@ use crate::store::sqlite::calls::{Writing, put, to_i64};
 use crate::store::sqlite::known::{Known, Name};
 use crate::store::sqlite::mark::{Marks, Wanted};
 use crate::store::sqlite::names::{self, Names};
-use crate::store::sqlite::segments::Place;
+use crate::store::sqlite::segments::{Place, Shelf};
 use crate::store::sqlite::view::View;
 use crate::store::sqlite::writer::{Desk, failed};
 
@@ -113,17 +113,20 @@ impl Desk {
     fn store_chunk(&mut self, batch: &Batch, chunk: Option<Filling>) -> Result<(), StoreError> {
         let Some(chunk) = chunk else { return Ok(()) };
         let insert = "INSERT INTO chunks (n, first, oldest_ms, newest_ms, marks, names, bytes, \
-            records, segment, offset) VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, zeroblob(?7), ?8, ?9)";
+            records, segment, offset, checksum) \
+            VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, zeroblob(?7), ?8, ?9, ?10)";
         let Filling { n, place, oldest_ms, newest_ms, marks, .. } = chunk;
         let records = batch.slice(&place);
         let place = self.segments.as_mut().map(|segments| segments.append(records)).transpose();
         let place = place.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let bytes = to_i64(records.len());
         let within = if place.is_none() { bytes } else { 0 };
-        let (segment, offset) = place.map(|at| (at.segment, at.offset)).unzip();
+        let [segment, offset, checksum] =
+            place.map_or([None; 3], |at| [at.segment, at.offset, u64::from(at.checksum)].map(Some));
         let marks = marks.bytes();
-        let values =
-            params![n, oldest_ms, newest_ms, marks, self.names, bytes, within, segment, offset];
+        let values = params![
+            n, oldest_ms, newest_ms, marks, self.names, bytes, within, segment, offset, checksum
+        ];
         let result = self.connection.execute(insert, values);
         self.names.clear();
         result.map_err(failed)?;
@@ -186,18 +189,22 @@ impl Desk {
         Ok(gone.max(usize::from(is_whole)))
     }
 
-    /// After a transaction: what it put into segments stays, and those that no chunk is in any more go.
-    pub(super) fn keep_segments(&mut self) {
-        let Some(segments) = &mut self.segments else { return };
-        segments.keep();
-        if std::mem::take(&mut self.has_gaps) {
-            let query = "SELECT segment FROM chunks WHERE segment IS NOT NULL ORDER BY n LIMIT 1";
-            let first = self.connection.query_row(query, [], |row| row.get(0)).optional();
-            // Where it is not known, the next chunk that goes asks again.
-            if let Ok(first) = first {
-                segments.forget_before(first.unwrap_or(u64::MAX));
-            }
-        }
+    /// After a transaction: the segments that no chunk is in any more go.
+    pub(super) fn clear_segments(&mut self) {
+        let Some(segments) = self.segments.as_mut().filter(|_| self.has_gaps) else { return };
+        let query = "SELECT segment FROM chunks WHERE segment IS NOT NULL ORDER BY n LIMIT 1";
+        let first = || self.connection.query_row(query, [], |row| row.get(0)).optional();
+        let cleared = first().and_then(|first| {
+            let Some(needed) = segments.needed(first) else { return Ok(()) };
+            // Nothing brings the chunks back any more: only then the files go.
+            let mark =
+                format!("PRAGMA synchronous = FULL; UPDATE marks SET first_segment = {needed}");
+            self.connection.execute_batch(&mark)?;
+            segments.remove_before(needed);
+            Ok(())
+        });
+        // Otherwise the next transaction tries again.
+        self.has_gaps = cleared.is_err();
     }
 
     /// One step of a sweep over chunks after this one, and where the next begins.
@@ -306,51 +313,55 @@ pub(super) fn list(
 }
 
 /// What the chunks say at the start.
+#[derive(Default)]
 pub(super) struct Loaded {
     /// The number that is free after them.
     pub(super) next: i64,
     /// Identities; they come later: a call that was taken out holds them elsewhere.
     pub(super) held: Vec<Held>,
-    /// The segments that they are in, in order.
-    pub(super) segments: Vec<u64>,
-    /// Those whose calls are gone with a loss of power: the latest were not on the disk yet, or the oldest were forgotten and that was not.
+    /// The last segment that one of them is in.
+    pub(super) last: Option<u64>,
+    /// Those whose calls a loss of power took, before they were on the disk.
     pub(super) lost: Vec<i64>,
 }
 
-/// Reads all chunks into the index; `lengths` says how long each segment is.
+/// Reads all chunks into the index. Those in segments have to be there as far as their lengths tell; those in the last one,
+/// which nobody was told to be on the disk, as far as their bytes do.
 pub(super) fn load(
     connection: &Connection,
     known: &Known,
-    lengths: &BTreeMap<u64, u64>,
+    shelf: Option<&Shelf>,
 ) -> rusqlite::Result<Loaded> {
+    let lengths = shelf.map(Shelf::lengths).transpose().map_err(|error| damaged(&error))?;
     let last = "SELECT segment FROM chunks ORDER BY n DESC LIMIT 1";
     let last: Option<u64> = connection.query_row(last, [], |row| row.get(0)).optional()?.flatten();
-    let oldest = lengths.first_key_value().map_or(u64::MAX, |(oldest, _)| *oldest);
-    let mut loaded = Loaded { next: 1, held: Vec::new(), segments: Vec::new(), lost: Vec::new() };
-    let query = "SELECT n, first, names, segment, offset, bytes, bytes = length(records) \
+    let mut loaded = Loaded { next: 1, last, ..Loaded::default() };
+    let query = "SELECT n, first, names, segment, offset, bytes, checksum, bytes = length(records) \
         FROM chunks ORDER BY n";
     let mut statement = connection.prepare(query)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (n, first): (i64, i64) = (row.get(0)?, row.get(1)?);
         loaded.next = n + 1;
-        let is_whole = match place_of(row, 3)? {
-            None => row.get(6)?,
-            Some(place) => {
-                let there = lengths.get(&place.segment).copied().unwrap_or_default();
-                let is_whole = place.offset.saturating_add(place.bytes) <= there;
-                if !is_whole && (Some(place.segment) == last || place.segment < oldest) {
-                    loaded.lost.push(n);
-                    continue;
+        match place_of(row, 3)?.zip(shelf) {
+            None if row.get(7)? => {}
+            None => return Err(damaged(&lost(n))),
+            Some((place, shelf)) => {
+                let length = lengths.as_ref().and_then(|all| all.get(&place.segment)).copied();
+                let is_whole =
+                    length.is_some_and(|bytes| place.offset.saturating_add(place.bytes) <= bytes);
+                if length.is_some() && Some(place.segment) == last {
+                    if shelf.read(place).is_err() {
+                        loaded.lost.push(n);
+                        continue;
+                    }
+                } else if !is_whole {
+                    let path = shelf.path(place.segment);
+                    let what = if length.is_some() { "cut short" } else { "missing" };
+                    let text = format!("the finished calls in {} are {what}", path.display());
+                    return Err(damaged(&text));
                 }
-                if loaded.segments.last() != Some(&place.segment) {
-                    loaded.segments.push(place.segment);
-                }
-                is_whole
             }
-        };
-        if !is_whole {
-            return Err(damaged(&lost(n)));
         }
         let kept = (0..).zip(names::all(row.get_ref(2)?.as_blob()?));
         for (slot, names) in kept.filter(|(slot, _)| *slot >= first) {
@@ -396,32 +407,41 @@ fn is_wanted(frame: &Frame<'_>, filter: &CallFilter) -> bool {
 
 /// The calls of a chunk; none where it is gone, or goes just now.
 fn records(view: &View<'_>, n: i64) -> Result<Option<Vec<u8>>, StoreError> {
-    let query = "SELECT segment, offset, bytes, records FROM chunks WHERE n = ?1";
-    let read = |row: &Row<'_>| Ok((place_of(row, 0)?, row.get(3)?));
+    let query = "SELECT segment, offset, bytes, checksum, records FROM chunks WHERE n = ?1";
+    let read = |row: &Row<'_>| Ok((place_of(row, 0)?, row.get(4)?));
     let found = view.connection.query_row(query, [n], read).optional().map_err(failed)?;
     match found {
         Some((Some(place), _)) => {
             let shelf = view.shelf.ok_or_else(|| lost(n))?;
-            shelf.read(place).map_err(|error| StoreError::Unavailable(error.to_string()))
+            match shelf.read(place) {
+                Ok(records) => Ok(Some(records)),
+                // Its row went first.
+                Err(_) if !has_chunk(view.connection, n)? => Ok(None),
+                Err(error) => Err(StoreError::Unavailable(error.to_string())),
+            }
         }
         Some((None, records)) => Ok(Some(records)),
         None => Ok(None),
     }
 }
 
-/// Where the calls of a chunk stand: none where they are in its row. From three columns on: segment, offset, bytes.
+fn has_chunk(connection: &Connection, n: i64) -> Result<bool, StoreError> {
+    let query = "SELECT count(*) FROM chunks WHERE n = ?1";
+    connection.query_row(query, [n], |row| row.get(0)).map_err(failed)
+}
+
+/// Where the calls of a chunk stand: none where they are in its row. Of four columns: segment, offset, bytes, checksum.
 fn place_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Place>> {
-    let number = |at: usize| row.get::<_, Option<u64>>(column + at);
-    let (segment, offset, bytes) = (number(0)?, number(1)?, number(2)?);
-    let place = || Some(Place { segment: segment?, offset: offset?, bytes: bytes? });
-    Ok(place())
+    let Some(segment) = row.get(column)? else { return Ok(None) };
+    let (offset, bytes) = (row.get(column + 1)?, row.get(column + 2)?);
+    Ok(Some(Place { segment, offset, bytes, checksum: row.get(column + 3)? }))
 }
 
 fn lost(place: i64) -> StoreError {
     StoreError::Unavailable(format!("the finished call at {place} cannot be read"))
 }
 
-fn damaged(error: &StoreError) -> rusqlite::Error {
+fn damaged(error: &impl Display) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
     rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }

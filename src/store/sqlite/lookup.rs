@@ -35,7 +35,10 @@ pub(super) fn by_identity(
         return Ok(None);
     };
     let found = at(view, n)?;
-    Ok(found.filter(|record| record.bound && &*record.organisation == organisation))
+    let is_held =
+        |record: &CallRecord| [&record.identity, &record.alias].contains(&&Some(identity.clone()));
+    Ok(found
+        .filter(|record| record.bound && &*record.organisation == organisation && is_held(record)))
 }
 
 /// The call at this place: a row of its own, or in a chunk.

@@ -1,6 +1,5 @@
 //! A file is opened: whose it is, whether it can be used, and its tables as they are now.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -54,7 +53,8 @@ pub enum OpenError {
     },
     /// It is damaged.
     #[error(
-        "{} is damaged ({problem}): put a copy of it in its place, or move it away to start anew",
+        "{0} is damaged ({problem}): put a copy of it and of its folder {0}.calls in their place, or \
+         move both away to start anew",
         path.display()
     )]
     Damaged {
@@ -109,7 +109,6 @@ pub(super) fn file(path: &Path) -> Result<(Desk, Shelf), OpenError> {
         connection.pragma_update(None, "journal_size_limit", LOG_PAGES * PAGE)
     };
     begin().map_err(|error| explain(path, error))?;
-    migrate(&connection, path)?;
     if bytes <= CHECKED_BYTES {
         let found: rusqlite::Result<String> =
             connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
@@ -118,15 +117,16 @@ pub(super) fn file(path: &Path) -> Result<(Desk, Shelf), OpenError> {
             problem => return Err(OpenError::Damaged { path: path.to_owned(), problem }),
         }
     }
-    let mark = "SELECT shelf FROM marks";
-    let mark: rusqlite::Result<String> = connection.query_row(mark, [], |row| row.get(0));
-    let mark = mark.map_err(|error| explain(path, error))?;
+    migrate(&connection, path)?;
+    let marks = "SELECT shelf, first_segment FROM marks";
+    let read = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+    let marks = connection.query_row(marks, [], read);
+    let (mark, first) = marks.map_err(|error| explain(path, error))?;
     let folder = Shelf::folder(path);
     let access = |error| OpenError::Access { path: folder.clone(), error };
     let shelf = Shelf::open(&folder, &mark).map_err(access)?;
-    let lengths = shelf.lengths().map_err(access)?;
-    let (mut desk, segments) = desk(connection, &lengths).map_err(|error| explain(path, error))?;
-    desk.segments = Some(Segments::begin(shelf.clone(), &segments).map_err(access)?);
+    let (mut desk, last) = desk(connection, Some(&shelf)).map_err(|error| explain(path, error))?;
+    desk.segments = Some(Segments::begin(shelf.clone(), last, first).map_err(access)?);
     desk.lock = Some(lock);
     Ok((desk, shelf))
 }
@@ -138,7 +138,7 @@ pub(super) fn memory() -> Result<Desk, OpenError> {
     let connection = Connection::open_in_memory().map_err(explain)?;
     connection.pragma_update(None, "max_page_count", MEMORY_PAGES as i64).map_err(explain)?;
     migrate(&connection, path)?;
-    let (mut desk, _) = desk(connection, &BTreeMap::new()).map_err(explain)?;
+    let (mut desk, _) = desk(connection, None).map_err(explain)?;
     desk.max_bytes = Some(MEMORY_BYTES);
     Ok(desk)
 }
@@ -196,25 +196,23 @@ fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A desk in front of tables, and the segments that its chunks are in.
-fn desk(
-    connection: Connection,
-    lengths: &BTreeMap<u64, u64>,
-) -> rusqlite::Result<(Desk, Vec<u64>)> {
+/// A desk in front of tables, and the last segment that a chunk is in.
+fn desk(connection: Connection, shelf: Option<&Shelf>) -> rusqlite::Result<(Desk, Option<u64>)> {
     let marks = "SELECT unbound_before_ms, name_key FROM marks";
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (unbound_before_ms, name_key): (i64, [u8; 16]) = connection.query_row(marks, [], read)?;
     let known = Known::new(&name_key);
     known.unbind_before(unbound_before_ms);
-    let Loaded { mut next, held, segments, lost } = chunks::load(&connection, &known, lengths)?;
+    let Loaded { mut next, held, last, lost } = chunks::load(&connection, &known, shelf)?;
     if !lost.is_empty() {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
         for n in &lost {
             connection.execute("DELETE FROM chunks WHERE n = ?1", [n])?;
         }
-        let batches = lost.len();
+        connection.execute_batch("COMMIT")?;
         tracing::warn!(
-            batches,
-            "The machine went down before the latest finished calls were on the disk, or before the oldest were forgotten: they are not known any more."
+            batches = lost.len(),
+            "The latest finished calls were not on the disk when the machine went down: they are not known any more."
         );
     }
     {
@@ -248,7 +246,7 @@ fn desk(
         max_bytes: None,
         lock: None,
     };
-    Ok((desk, segments))
+    Ok((desk, last))
 }
 
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {

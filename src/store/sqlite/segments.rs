@@ -1,8 +1,8 @@
 //! Files in which the calls of chunks stand. They only grow, so that each call is written once: SQLite would write it into its
 //! log and then into its own file.
 //!
-//! A file is on the disk before the next one begins. So a loss of power takes the end of the last one at most, and whatever
-//! else is missing is damage.
+//! A file is on the disk before the next one begins, and its name before a row tells of it. So a loss of power takes the end
+//! of the last one at most, and whatever else is missing is damage.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -23,6 +23,8 @@ pub(super) struct Place {
     pub(super) offset: u64,
     /// How many there are.
     pub(super) bytes: u64,
+    /// CRC-32 of them.
+    pub(super) checksum: u32,
 }
 
 /// The files of a store, for whoever reads. Clones are the same.
@@ -37,18 +39,20 @@ pub(super) struct Shelf {
 #[derive(Debug)]
 pub(super) struct Segments {
     shelf: Shelf,
-    /// The one that grows, once something is in it.
+    /// The one that grows, where it is open.
     file: Option<File>,
     end: End,
-    /// Where the transaction began.
-    kept: End,
+    /// It has what is not on the disk yet.
+    is_dirty: bool,
+    /// When a sweep first saw something in it.
+    seen_at_ms: Option<i64>,
     /// Files before this one are gone.
     first: u64,
 }
 
 /// Where the next calls go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End {
+pub(super) struct End {
     segment: u64,
     offset: u64,
 }
@@ -65,22 +69,27 @@ impl Shelf {
     /// after each other.
     pub(super) fn open(folder: &Path, mark: &str) -> io::Result<Self> {
         match DirBuilder::new().mode(0o700).create(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+            Ok(()) => sync_folder(folder.parent().unwrap_or(folder))?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
         Ok(Self { folder: folder.into(), mark: mark.into() })
     }
 
-    /// The calls that stand there; none where their file is gone.
-    pub(super) fn read(&self, place: Place) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(self.path(place.segment)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened?,
+    /// The calls that stand there, as they were put there.
+    pub(super) fn read(&self, place: Place) -> io::Result<Vec<u8>> {
+        let path = self.path(place.segment);
+        let read = || {
+            let mut calls = vec![0; usize::try_from(place.bytes).map_err(io::Error::other)?];
+            File::open(&path)?.read_exact_at(&mut calls, place.offset)?;
+            if crc32fast::hash(&calls) != place.checksum {
+                let text =
+                    format!("what stands at byte {} is not what was put there", place.offset);
+                return Err(io::Error::new(ErrorKind::InvalidData, text));
+            }
+            Ok(calls)
         };
-        let length = usize::try_from(place.bytes).map_err(io::Error::other)?;
-        let mut calls = vec![0; length];
-        file.read_exact_at(&mut calls, place.offset)?;
-        Ok(Some(calls))
+        read().map_err(|error| at(&path, &error))
     }
 
     /// How long each file is.
@@ -98,15 +107,16 @@ impl Shelf {
         Ok(found)
     }
 
-    fn path(&self, segment: u64) -> PathBuf {
+    /// The file of this number.
+    pub(super) fn path(&self, segment: u64) -> PathBuf {
         self.folder.join(format!("{}-{segment:08}", self.mark))
     }
 
     fn remove(&self, segment: u64) {
-        match fs::remove_file(self.path(segment)) {
+        let path = self.path(segment);
+        match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                let file = self.path(segment);
-                tracing::warn!(%error, file = %file.display(), "A file of forgotten calls stays until the next start.");
+                tracing::warn!(%error, file = %path.display(), "A file of forgotten calls could not be removed.");
             }
             _ => {}
         }
@@ -114,18 +124,27 @@ impl Shelf {
 }
 
 impl Segments {
-    /// Goes on behind the files that are there. Those that no chunk is in are what an ended process left, and go; `wanted` has the rest.
-    pub(super) fn begin(shelf: Shelf, wanted: &[u64]) -> io::Result<Self> {
+    /// Goes on behind the files that are there; `last` is the one that the last chunk is in, and those before `first` are
+    /// forgotten.
+    pub(super) fn begin(shelf: Shelf, last: Option<u64>, first: u64) -> io::Result<Self> {
         let found = shelf.lengths()?;
-        if let Some(last) = wanted.last() {
+        if let Some(last) = last {
             // It was not full when its process ended.
-            File::open(shelf.path(*last))?.sync_data()?;
+            File::open(shelf.path(last))?.sync_data()?;
         }
-        found.keys().filter(|one| !wanted.contains(one)).for_each(|one| shelf.remove(*one));
-        let next = found.last_key_value().map_or(1, |(last, _)| last + 1);
-        let end = End { segment: next, offset: 0 };
-        let first = wanted.first().copied().unwrap_or(next);
-        Ok(Self { shelf, file: None, end, kept: end, first })
+        let segment = match found.last_key_value() {
+            Some((number, 0)) => *number,
+            Some((number, _)) => number + 1,
+            None => first,
+        };
+        let end = End { segment, offset: 0 };
+        let oldest = found.first_key_value().map_or(segment, |(oldest, _)| *oldest);
+        let mut segments =
+            Self { shelf, file: None, end, is_dirty: false, seen_at_ms: None, first: oldest };
+        segments.remove_before(first);
+        // A folder that cannot be written is seen at the start.
+        segments.file()?;
+        Ok(segments)
     }
 
     /// For whoever reads.
@@ -138,65 +157,117 @@ impl Segments {
         if self.end.offset >= BYTES {
             self.turn()?;
         }
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => self.make()?,
-        };
-        let file = self.file.insert(file);
         let End { segment, offset } = self.end;
+        let path = self.shelf.path(segment);
+        let file = self.file()?;
         if let Err(error) = file.write_all_at(calls, offset) {
             // A full disk has better use for the half of it.
             let _ = file.set_len(offset);
-            return Err(error);
+            return Err(at(&path, &error));
         }
         let bytes = calls.len() as u64;
         self.end.offset += bytes;
-        Ok(Place { segment, offset, bytes })
+        self.is_dirty = true;
+        Ok(Place { segment, offset, bytes, checksum: crc32fast::hash(calls) })
     }
 
-    /// What was put here since the transaction began is kept.
-    pub(super) fn keep(&mut self) {
-        self.kept = self.end;
+    /// What `undo` goes back to.
+    pub(super) fn mark(&self) -> End {
+        self.end
     }
 
-    /// What was put here since the transaction began is not.
-    pub(super) fn undo(&mut self) {
-        if self.kept.segment == self.end.segment {
-            self.end = self.kept;
-        } else {
-            self.end.offset = 0;
+    /// What was put here since then is not.
+    pub(super) fn undo(&mut self, mark: End) {
+        if mark == self.end {
+            return;
         }
-        if let Some(file) = &self.file {
-            // What is left behind the end is written over, or goes with the file.
-            let _ = file.set_len(self.end.offset);
+        if mark.segment != self.end.segment {
+            (mark.segment + 1..=self.end.segment).for_each(|one| self.shelf.remove(one));
+            self.file = None;
         }
+        self.end = mark;
+        // Where it fails, the next calls are written over what is left.
+        let _ = self.file().and_then(|file| file.set_len(mark.offset));
     }
 
-    /// Files before this one have no calls any more.
-    pub(super) fn forget_before(&mut self, segment: u64) {
+    /// The first of the files that are still needed, where some are not; `wanted` is the first that a chunk is in.
+    pub(super) fn needed(&self, wanted: Option<u64>) -> Option<u64> {
+        let needed = wanted.unwrap_or(u64::MAX).min(self.end.segment);
+        (needed > self.first).then_some(needed)
+    }
+
+    /// Files before this one go.
+    pub(super) fn remove_before(&mut self, segment: u64) {
         let gone = self.first..segment.min(self.end.segment);
         self.first = self.first.max(gone.end);
         gone.for_each(|one| self.shelf.remove(one));
     }
 
+    /// What is there is on the disk; whether it was not before.
+    pub(super) fn sync(&mut self) -> io::Result<bool> {
+        let was_dirty = self.is_dirty;
+        if was_dirty {
+            let path = self.shelf.path(self.end.segment);
+            self.file()?.sync_data().map_err(|error| at(&path, &error))?;
+            self.is_dirty = false;
+        }
+        Ok(was_dirty)
+    }
+
+    /// The next file begins where this one has had calls for so long: a file goes as a whole, with its youngest call.
+    /// Whether it did.
+    pub(super) fn turn_after(&mut self, age_ms: i64, now_ms: i64) -> io::Result<bool> {
+        let seen_at_ms = self.seen_at_ms.filter(|_| self.end.offset > 0);
+        let is_old = seen_at_ms.is_some_and(|seen| now_ms.saturating_sub(seen) >= age_ms);
+        if is_old {
+            self.turn()?;
+        } else {
+            self.seen_at_ms = seen_at_ms.or((self.end.offset > 0).then_some(now_ms));
+        }
+        Ok(is_old)
+    }
+
     /// The file that is full is on the disk, the next one begins.
     fn turn(&mut self) -> io::Result<()> {
-        if let Some(file) = &self.file {
-            file.sync_data()?;
-        }
+        self.sync()?;
         self.file = None;
+        self.seen_at_ms = None;
         self.end = End { segment: self.end.segment + 1, offset: 0 };
         Ok(())
     }
 
-    fn make(&self) -> io::Result<File> {
+    /// The one that grows; it is made where nothing is in it yet.
+    fn file(&mut self) -> io::Result<&File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let path = self.shelf.path(self.end.segment);
+                self.open(&path).map_err(|error| at(&path, &error))?
+            }
+        };
+        Ok(self.file.insert(file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        let is_new = self.end.offset == 0;
         let mut options = OpenOptions::new();
-        let path = self.shelf.path(self.end.segment);
         // Arguments are in it: nobody else reads them.
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        File::open(&self.shelf.folder)?.sync_all()?;
+        let file = options.write(true).create(is_new).truncate(is_new).mode(0o600).open(path)?;
+        if is_new {
+            sync_folder(&self.shelf.folder)?;
+        }
         Ok(file)
     }
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder)?.sync_all()
+}
+
+/// The error with the file that it is about.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -209,67 +280,104 @@ mod tests {
         (folder, shelf)
     }
 
-    fn read(shelf: &Shelf, place: Place) -> Option<Vec<u8>> {
-        shelf.read(place).expect("it can be read")
+    fn begin(shelf: &Shelf) -> Segments {
+        Segments::begin(shelf.clone(), None, 1).expect("it begins")
+    }
+
+    fn lengths(shelf: &Shelf) -> Vec<(u64, u64)> {
+        shelf.lengths().expect("it works").into_iter().collect()
+    }
+
+    fn put(segments: &mut Segments, calls: &[u8]) -> Place {
+        segments.append(calls).expect("there is room")
     }
 
     #[test]
     fn calls_are_read_where_they_were_put_and_a_full_file_is_followed_by_the_next() {
         let (_folder, shelf) = folder();
-        let mut segments = Segments::begin(shelf.clone(), &[]).expect("it begins");
+        let mut segments = begin(&shelf);
         let large = vec![7; BYTES as usize];
-        let put = [&b"first"[..], &large, b"next"];
-        let places = put.map(|calls| segments.append(calls).expect("there is room"));
+        let calls = [&b"first"[..], &large, b"next"];
+        let places = calls.map(|calls| put(&mut segments, calls));
         assert_eq!(places.map(|place| (place.segment, place.offset)), [(1, 0), (1, 5), (2, 0)]);
-        for (place, calls) in places.into_iter().zip(put) {
-            assert!(read(&shelf, place).as_deref() == Some(calls), "{place:?}");
+        for (place, calls) in places.into_iter().zip(calls) {
+            assert!(shelf.read(place).expect("it is there") == calls, "{place:?}");
         }
-        segments.keep();
-        segments.forget_before(2);
-        assert_eq!((read(&shelf, places[0]), shelf.lengths().expect("it works").len()), (None, 1));
-        segments.forget_before(u64::MAX);
-        assert!(read(&shelf, places[2]).is_some(), "the one that grows stays");
+        assert_eq!((segments.needed(Some(1)), segments.needed(None)), (None, Some(2)));
+        segments.remove_before(2);
+        let gone = shelf.read(places[0]).expect_err("it is gone").to_string();
+        assert!(gone.contains("ab-00000001"), "{gone}");
+        segments.remove_before(u64::MAX);
+        assert_eq!(lengths(&shelf), [(2, 4)], "the one that grows stays");
     }
 
     #[test]
-    fn what_was_not_kept_makes_room() {
+    fn what_was_not_kept_makes_room_also_where_it_went_into_further_files() {
         let (_folder, shelf) = folder();
-        let mut segments = Segments::begin(shelf.clone(), &[]).expect("it begins");
-        let lengths = || shelf.lengths().expect("it works").into_values().collect::<Vec<_>>();
-        segments.append(b"kept").expect("there is room");
-        segments.keep();
-        segments.append(b"not kept").expect("there is room");
-        segments.undo();
-        assert_eq!(lengths(), [4]);
+        let mut segments = begin(&shelf);
+        put(&mut segments, b"kept");
+        let mark = segments.mark();
+        put(&mut segments, b"not kept");
+        segments.undo(mark);
+        assert_eq!(lengths(&shelf), [(1, 4)]);
         let large = vec![7; BYTES as usize];
-        for calls in [&large[..], b"in the next file"] {
-            segments.append(calls).expect("there is room");
+        for calls in [&large[..], &large, b"in the third file"] {
+            put(&mut segments, calls);
         }
-        segments.undo();
-        let again = segments.append(b"again").expect("there is room");
-        assert_eq!(again, Place { segment: 2, offset: 0, bytes: 5 });
-        assert_eq!(read(&shelf, again).as_deref(), Some(&b"again"[..]));
+        segments.undo(mark);
+        assert_eq!(lengths(&shelf), [(1, 4)]);
+        let again = put(&mut segments, b"again");
+        assert_eq!((again.segment, again.offset), (1, 4));
+        assert_eq!(shelf.read(again).expect("it is there"), b"again");
     }
 
-    /// Two stores that stood in one place after each other share a folder.
     #[test]
-    fn a_start_leaves_what_is_wanted_and_what_is_another_stores() {
+    fn what_was_changed_is_not_taken_for_what_was_put_there() {
+        let (_folder, shelf) = folder();
+        let place = put(&mut begin(&shelf), b"a call");
+        fs::write(shelf.path(1), b"a c\0ll").expect("it is written");
+        let error = shelf.read(place).expect_err("it is not the same").to_string();
+        assert!(error.contains("ab-00000001") && error.contains("byte 0"), "{error}");
+    }
+
+    /// Two stores that stood in one place after each other share a folder; an older copy of a store may stand in it again.
+    #[test]
+    fn a_start_removes_what_is_known_to_be_forgotten_and_nothing_else() {
         let (folder, shelf) = folder();
         let other = Shelf::open(folder.path(), "cd").expect("it is there");
         for shelf in [&shelf, &other] {
-            for number in 1..=3_u64 {
-                fs::write(shelf.path(number), number.to_string()).expect("it is written");
+            for number in 1..=4_u64 {
+                fs::write(shelf.path(number), "calls").expect("it is written");
             }
         }
-        fs::write(shelf.folder.join("ab-notes"), "of the operator").expect("it is written");
-        let mut segments = Segments::begin(shelf.clone(), &[2]).expect("it begins");
+        fs::write(folder.path().join("ab-notes"), "of the operator").expect("it is written");
         let numbers =
-            |shelf: &Shelf| shelf.lengths().expect("it works").into_keys().collect::<Vec<_>>();
-        assert_eq!((numbers(&shelf), numbers(&other)), (vec![2], vec![1, 2, 3]));
-        assert!(shelf.folder.join("ab-notes").exists());
-        assert_eq!(segments.append(b"next").expect("there is room").segment, 4);
-        segments.keep();
-        segments.forget_before(4);
-        assert_eq!(numbers(&shelf), [4]);
+            |shelf: &Shelf| lengths(shelf).into_iter().map(|one| one.0).collect::<Vec<_>>();
+        let mut segments = Segments::begin(shelf.clone(), Some(3), 3).expect("it begins");
+        assert_eq!((numbers(&shelf), numbers(&other)), (vec![3, 4, 5], vec![1, 2, 3, 4]));
+        assert!(folder.path().join("ab-notes").exists());
+        assert_eq!(put(&mut segments, b"next").segment, 5);
+        segments.remove_before(5);
+        drop(segments);
+        let numbers_again = |first| {
+            drop(Segments::begin(shelf.clone(), None, first).expect("it begins"));
+            numbers(&shelf)
+        };
+        assert_eq!((numbers_again(5), numbers_again(5)), (vec![5, 6], vec![5, 6]));
+        fs::remove_file(shelf.path(5)).and(fs::remove_file(shelf.path(6))).expect("they are there");
+        assert_eq!(numbers_again(9), [9], "no number is used twice");
+    }
+
+    #[test]
+    fn a_file_that_is_old_is_followed_by_the_next() {
+        let (_folder, shelf) = folder();
+        let mut segments = begin(&shelf);
+        let turns =
+            |now_ms, segments: &mut Segments| segments.turn_after(10, now_ms).expect("it works");
+        assert!(!turns(0, &mut segments) && !turns(100, &mut segments), "nothing is in it");
+        put(&mut segments, b"calls");
+        let seen = [200, 209, 210, 300].map(|now_ms| turns(now_ms, &mut segments));
+        assert_eq!(seen, [false, false, true, false]);
+        assert_eq!(put(&mut segments, b"calls").segment, 2);
     }
 }

@@ -1,5 +1,6 @@
 //! What is old enough is forgotten, a little at a time: whoever decides or begins a call comes in between.
 
+use std::io;
 use std::time::Duration;
 
 use rusqlite::params;
@@ -7,12 +8,14 @@ use rusqlite::params;
 use crate::config::storage::Keep;
 use crate::store::StoreError;
 use crate::store::sqlite::calls::{open, to_i64};
-use crate::store::sqlite::writer::{Desk, failed};
+use crate::store::sqlite::writer::{Desk, Durability, failed};
 
 /// Rows that one step looks at or forgets.
 const STEP: usize = 1000;
 /// Rows that go at once where bytes are short.
 const FEW: usize = 16;
+/// In so many parts of the time that calls are kept, a file of them begins at the latest.
+const PARTS: u128 = 8;
 const DAY_MS: i64 = 86_400_000;
 
 /// Where a sweep stands.
@@ -26,6 +29,16 @@ pub(super) enum Stage {
     Count,
     /// The rest.
     Trail,
+}
+
+impl Stage {
+    /// How sure it has to be: the last step takes along what is not on the disk yet.
+    pub(super) fn durability(self) -> Durability {
+        match self {
+            Self::Trail => Durability::Full,
+            Self::Chunks(_) | Self::Calls(_) | Self::Count => Durability::Process,
+        }
+    }
 }
 
 impl Desk {
@@ -53,6 +66,7 @@ impl Desk {
             }
             Stage::Trail => {
                 self.trail(keep, now_ms)?;
+                self.settle(keep, now_ms)?;
                 Ok(None)
             }
         }
@@ -110,6 +124,20 @@ impl Desk {
             }
         }
         Ok(Some(last))
+    }
+
+    /// What was kept is on the disk when this is, and a file of calls does not outlive them by long.
+    fn settle(&mut self, keep: &Keep, now_ms: i64) -> Result<(), StoreError> {
+        let Some(segments) = &mut self.segments else { return Ok(()) };
+        let age_ms = i64::try_from(keep.calls.as_millis() / PARTS).unwrap_or(i64::MAX);
+        let mut settle = || Ok((segments.sync()?, segments.turn_after(age_ms, now_ms)?));
+        let settled =
+            settle().map_err(|error: io::Error| StoreError::Unavailable(error.to_string()));
+        let (is_synced, has_turned) = settled?;
+        // The one before may have no call any more.
+        self.has_gaps |= has_turned;
+        // Only with something of its own does a transaction take the rows before it along.
+        if is_synced { self.touch() } else { Ok(()) }
     }
 
     fn excess(&self, most: u64) -> Result<usize, StoreError> {

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::store::StoreError;
 use crate::store::sqlite::known::Known;
-use crate::store::sqlite::segments::Segments;
+use crate::store::sqlite::segments::{End, Segments};
 use crate::store::sqlite::view::View;
 
 /// Jobs that wait at most; whoever comes then waits for a place.
@@ -156,6 +156,7 @@ impl Desk {
         if group.is_empty() {
             return;
         }
+        let begin = self.segments.as_ref().map(Segments::mark);
         let result = self.transaction(group);
         if result.is_err() {
             self.known.undo(0);
@@ -163,15 +164,19 @@ impl Desk {
                 // What this fails with, the next transaction fails with too, and says so.
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
-            if let Some(segments) = &mut self.segments {
-                segments.undo();
-            }
+            self.undo_segments(begin);
         } else {
             self.known.keep();
-            self.keep_segments();
+            self.clear_segments();
         }
         for job in group.drain(..) {
             job.answer(&result);
+        }
+    }
+
+    fn undo_segments(&mut self, mark: Option<End>) {
+        if let Some((segments, mark)) = self.segments.as_mut().zip(mark) {
+            segments.undo(mark);
         }
     }
 
@@ -181,7 +186,7 @@ impl Desk {
         let begin = format!("PRAGMA synchronous = {synchronous}; BEGIN IMMEDIATE");
         self.connection.execute_batch(&begin).map_err(failed)?;
         for job in group {
-            let mark = self.known.mark();
+            let (mark, end) = (self.known.mark(), self.segments.as_ref().map(Segments::mark));
             self.connection.execute_batch("SAVEPOINT job").map_err(failed)?;
             let end = if job.run(self) {
                 "RELEASE job"
@@ -190,6 +195,7 @@ impl Desk {
                 return Err(StoreError::Unavailable("the transaction was broken off".to_owned()));
             } else {
                 self.known.undo(mark);
+                self.undo_segments(end);
                 "ROLLBACK TO job; RELEASE job"
             };
             self.connection.execute_batch(end).map_err(failed)?;
