@@ -14,10 +14,13 @@ use crate::config::import::{Imported, import};
 use crate::config::json;
 use crate::config::profile;
 use crate::config::yaml::Document;
+use crate::model::id::random_base62;
 use crate::policy::wire::WireProfile;
 
 /// Larger documents are refused.
 const LARGEST: u64 = 64 << 20;
+/// Letters and digits that tell the file beside from one that was left there.
+const BESIDE_LENGTH: usize = 8;
 
 /// Write tools that are described elsewhere as a file for `tools.d/`; what cannot be carried over is said on stderr.
 #[derive(Debug, clap::Args)]
@@ -174,7 +177,9 @@ fn write_whole(out: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut beside = OsString::from(".");
     beside.push(name);
-    beside.push(format!(".{}", std::process::id()));
+    // Not the process's number: in a container it is often the same, and a file may be left of one that was killed.
+    let random = random_base62(BESIDE_LENGTH, rand::random_iter::<[u8; 32]>().flatten());
+    beside.push(format!(".{random}"));
     let beside = out.with_file_name(beside);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -215,5 +220,16 @@ mod tests {
         assert_eq!(write(&folder.path().join("no/tools.yaml"), "two"), FAILED);
         assert_eq!(write(Path::new("/"), "two"), FAILED);
         assert_eq!(left(), 2);
+    }
+
+    /// In a container the next process often has the same number.
+    #[test]
+    fn what_a_killed_import_left_is_in_nobody_s_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let left = folder.path().join(format!(".tools.yaml.{}", std::process::id()));
+        fs::write(&left, "o").expect("a file");
+        let out = folder.path().join("tools.yaml");
+        assert_eq!(write(&out, "one"), OK);
+        assert_eq!(fs::read_to_string(&out).expect("a file"), "one");
     }
 }

@@ -157,7 +157,9 @@ impl PolicyBook {
         simulate(&*self.store, snapshot, organisation, policy, days).await
     }
 
-    /// Reads them again where somebody changed one, or where the store was put back to an earlier state.
+    /// Reads them again where the store's revision is another one: somebody changed a policy, or the store was put back to
+    /// an earlier state. One that was put back and has reached the same revision again since the last look is not noticed,
+    /// until the next change.
     pub async fn refresh(&self) -> Result<(), StoreError> {
         loop {
             let before = self.shelf();

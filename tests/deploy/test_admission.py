@@ -1,7 +1,7 @@
 """The admission policy's expressions, evaluated as an API server would, with pods that it has to refuse and to let in.
 
 No API server runs here: the expressions are those of the file, and CEL is that of the package `cel-python`.
-EXAMPLE_APP is the rendering of the chart example-app.
+EXAMPLE_APP is the rendering of the chart example-app, OPENED one of the chart sortie whose fence opens something.
 """
 
 import copy
@@ -15,7 +15,24 @@ import yaml
 POLICY = pathlib.Path(__file__).resolve().parents[2] / "deploy/admission/no-gateway-uid.yaml"
 UID = "runAsUser has to be set, and be neither 0 nor 65532, which is the gateway: "
 GATEWAY_RIGHTS = "the gateway drops ALL capabilities, adds none, is not privileged, and has allowPrivilegeEscalation false"
-FENCE_UID = "sortie-fence lets UID 65532 through and no other: GATEWAY_UID is 65532, and there is no envFrom"
+FENCE_ENV = (
+    "sortie-fence lets UID 65532 out: its env is GATEWAY_UID, which is 65532, APP_DNS and APP_TCP, and there is no envFrom"
+)
+FENCE_OPEN = (
+    "APP_DNS and APP_TCP of sortie-fence open what fence.appDns and fence.appTcp list where this policy was installed, "
+    "and nothing else"
+)
+FENCE_DNS = "with APP_DNS resolv.conf, dnsConfig names no nameservers: they would be open to all"
+MOUNTS = (
+    "the gateway mounts volumes at or below /etc/sortie, /run/secrets, /run/sortie, /tmp, /var/lib/sortie and "
+    "/var/run/secrets alone, and none below another"
+)
+FENCE_MOUNTS = "sortie-fence has no volumeMounts but its service account's"
+NO_OTHER_PROGRAM = (
+    "gateway and sortie-fence have no lifecycle, no probe by exec, no volumeDevices, "
+    "and no terminationMessagePath of their own"
+)
+TOKEN = {"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
 FENCE_FIRST = "sortie-fence is the first init container and has no restartPolicy: the next one starts when the rules are set"
 
 
@@ -31,13 +48,19 @@ def join(values, separator):
     return celpy.celtypes.StringType(str(separator).join(str(value) for value in values))
 
 
+def split(text, separator):
+    """Of Kubernetes' CEL library."""
+    return celpy.celtypes.ListType(celpy.celtypes.StringType(part) for part in str(text).split(str(separator)))
+
+
 class Policy:
     def __init__(self, spec):
         self.spec = spec
         self.environment = celpy.Environment()
 
     def evaluate(self, expression, bound):
-        program = self.environment.program(self.environment.compile(expression), functions={"join": join})
+        functions = {"join": join, "split": split}
+        program = self.environment.program(self.environment.compile(expression), functions=functions)
         return program.evaluate(bound)
 
     def refusals(self, pod):
@@ -62,9 +85,16 @@ def example():
     return {"apiVersion": "v1", "kind": "Pod", **template}
 
 
+def policies(path):
+    """The policy and its binding, of a rendering with more in it."""
+    documents = [one for one in yaml.safe_load_all(path.read_text()) if one]
+    kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]
+    return [next(one for one in documents if one["kind"] == kind) for kind in kinds]
+
+
 class Admission(unittest.TestCase):
     def setUp(self):
-        policy, binding = yaml.safe_load_all(POLICY.read_text())
+        policy, binding = policies(POLICY)
         self.assertEqual(binding["spec"]["policyName"], policy["metadata"]["name"])
         self.policy = Policy(policy["spec"])
         self.pod = copy.deepcopy(example())
@@ -147,6 +177,54 @@ class Admission(unittest.TestCase):
             del container[key]
         self.refused()
 
+    def test_another_program_in_our_containers(self):
+        run = {"exec": {"command": ["/tmp/busybox", "nc"]}}
+        spoilt = [
+            {"lifecycle": {"postStart": run}},
+            {"lifecycle": {"preStop": run}},
+            *({probe: run} for probe in ["livenessProbe", "readinessProbe", "startupProbe"]),
+            {"terminationMessagePath": "/fence.sh"},
+            {"volumeDevices": [{"name": "disk", "devicePath": "/fence.sh"}]},
+        ]
+        for index in range(2):
+            right = self.pod["spec"]["initContainers"][index]
+            for change in spoilt:
+                self.pod["spec"]["initContainers"][index] = right | change
+                self.refused(NO_OTHER_PROGRAM)
+            # The API server writes it where a manifest does not.
+            self.pod["spec"]["initContainers"][index] = right | {"terminationMessagePath": "/dev/termination-log"}
+            self.refused()
+
+    def test_a_volume_over_the_fence_s_files(self):
+        fence = self.pod["spec"]["initContainers"][0]
+        script = {"name": "script", "mountPath": "/fence.sh", "subPath": "fence.sh"}
+        for wrong in [script, {"name": "script", "mountPath": "/bin"}, TOKEN | {"mountPath": TOKEN["mountPath"] + "/.."}]:
+            fence["volumeMounts"] = [TOKEN, wrong]
+            self.refused(FENCE_MOUNTS)
+        fence["volumeMounts"] = [TOKEN]
+        self.refused()
+
+    def test_a_volume_over_the_gateway_s_program(self):
+        gateway = self.pod["spec"]["initContainers"][1]
+        right = gateway["volumeMounts"]
+        self.assertIn("/etc/sortie", [one["mountPath"] for one in right])
+
+        def mounted(*paths):
+            gateway["volumeMounts"] = [*right, TOKEN, *({"name": "more", "mountPath": path} for path in paths)]
+
+        outside = ["/sortie", "/", "//sortie", "/etc", "/etc/ssl/certs", "/etc/sortie2", "/tmpx", "/run", "/dev/x", "sortie"]
+        around = ["/tmp/..", "/tmp/../sortie", "/run/secrets/../../sortie", "/tmp/./x", "/tmp/", "/tmp//x"]
+        for path in [*outside, *around]:
+            mounted(path)
+            self.refused(MOUNTS)
+        # The outer one may have a link to `/sortie`.
+        mounted("/tmp", "/tmp/link")
+        self.refused(MOUNTS)
+        mounted("/tmp", "/run/sortie", "/run/secrets/kubernetes.io", "/run/secrets/a..b")
+        self.refused()
+        del gateway["volumeMounts"]
+        self.refused()
+
     def test_the_gateway_with_another_uid(self):
         self.pod["spec"]["initContainers"][1]["securityContext"]["runAsUser"] = 10001
         self.refused("the gateway runs as UID 65532")
@@ -159,12 +237,58 @@ class Admission(unittest.TestCase):
         for wrong in [{"value": "10001"}, {"value": ""}, {}, {"valueFrom": source}]:
             # Of two with one name the last counts.
             fence["env"] = [*right, {"name": "GATEWAY_UID", **wrong}]
-            self.refused(FENCE_UID)
+            self.refused(FENCE_ENV)
         fence["env"] = right
         fence["envFrom"] = [{"configMapRef": {"name": "app"}}]
-        self.refused(FENCE_UID)
+        self.refused(FENCE_ENV)
         # The script's own is 65532.
         del fence["env"], fence["envFrom"]
+        self.refused()
+
+    def test_another_variable_of_the_fence(self):
+        fence = self.pod["spec"]["initContainers"][0]
+        right = fence["env"]
+        for name in ["PATH", "LD_PRELOAD", "app_tcp"]:
+            fence["env"] = [*right, {"name": name, "value": TOKEN["mountPath"]}]
+            self.refused(FENCE_ENV)
+
+    def opened(self, name, wrong, right):
+        """The fence with this variable once more."""
+        fence = self.pod["spec"]["initContainers"][0]
+        others = [one for one in fence["env"] if one["name"] != name]
+        source = {"configMapKeyRef": {"name": "app", "key": "open"}}
+        for change in [{"valueFrom": source}, *({"value": value} for value in wrong)]:
+            fence["env"] = [*others, {"name": name, "value": right[0]}, {"name": name, **change}]
+            self.refused(FENCE_OPEN)
+        # The API server has nothing where a value is empty.
+        for change in [{}, *({"value": value} for value in right)]:
+            fence["env"] = [*others, {"name": name, **change}]
+            self.refused()
+        fence["env"] = others
+        self.refused()
+
+    def test_what_a_pod_opens_by_itself(self):
+        targets = ["0.0.0.0/1:443", "0.0.0.0/1:443 128.0.0.0/1:443", "[::]/0:443", "$(GATEWAY_UID)", "none", "\t"]
+        self.opened("APP_TCP", targets, ["", " "])
+        self.opened("APP_DNS", ["192.0.2.1", "resolv.conf 192.0.2.1", "none\n192.0.2.1"], ["resolv.conf", "none", ""])
+
+    def test_what_the_chart_opens(self):
+        self.policy = Policy(policies(pathlib.Path(os.environ["OPENED"]))[0]["spec"])
+        fence = self.pod["spec"]["initContainers"][0]
+        fence["env"] = [one for one in fence["env"] if one["name"] == "GATEWAY_UID"]
+        database, vectors = "10.20.0.0/16:5432", "[fd00::/8]:6333"
+        wrong = ["10.20.0.0/16:5433", f"{database} 10.0.0.0/8:443", f"{database}\t{vectors}"]
+        self.opened("APP_TCP", wrong, [database, vectors, f"{database} {vectors}", ""])
+        self.opened("APP_DNS", ["resolv.conf", "192.0.2.1"], ["10.96.0.10", "10.96.0.10 fd00::a", "none"])
+
+    def test_name_servers_of_the_pod_s_own(self):
+        fence = self.pod["spec"]["initContainers"][0]
+        self.assertIn({"name": "APP_DNS", "value": "resolv.conf"}, fence["env"])
+        self.pod["spec"]["dnsConfig"] = {"options": [{"name": "ndots", "value": "1"}]}
+        self.refused()
+        self.pod["spec"]["dnsConfig"]["nameservers"] = ["192.0.2.1"]
+        self.refused(FENCE_DNS)
+        fence["env"] = [one for one in fence["env"] if one["name"] != "APP_DNS"]
         self.refused()
 
     def test_what_runs_before_the_fence(self):

@@ -66,7 +66,7 @@ async fn what_a_restored_store_has_holds_again() {
         .expect("it is changed");
     book.refresh().await.expect("a store");
     assert_eq!(ids(&book, "default"), ["a"]);
-    // What changes then is seen too, before the revision is what it was.
+    // What changes then is seen too: a look was between, so the revision is another one again.
     store.put_policy(denies("c"), None).await.expect("kept");
     book.refresh().await.expect("a store");
     assert_eq!(ids(&book, "default"), ["a", "c"]);

@@ -342,7 +342,11 @@ fn the_admission_policy_keeps_others_off_the_gateway_s_uid() {
     let Some(cluster) = Cluster::new() else { return };
     let Some(python) = venv(&CEL_PACKAGES) else { return };
     let app = cluster.example_app();
-    assert_eq!(Cluster::tests(&python, "test_admission", &[("EXAMPLE_APP", &app)]), 18);
+    let opens =
+        ["fence.appTcp={10.20.0.0/16:5432,[fd00::/8]:6333}", "fence.appDns=10.96.0.10 fd00::a"];
+    let opened = cluster.rendered("sidecar", &["--set", opens[0], "--set", opens[1]]);
+    let set = [("EXAMPLE_APP", app.as_path()), ("OPENED", opened.as_path())];
+    assert_eq!(Cluster::tests(&python, "test_admission", &set), 25);
 }
 
 #[test]
