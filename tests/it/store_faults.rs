@@ -11,7 +11,7 @@ use sortie::store::sqlite::{OpenError, SqliteStore};
 use sortie::store::{Bound, Store, StoreError};
 
 use crate::store_suite::records::{
-    DONE, NOW, approval, call, call_id, identity, keep, parked, shared,
+    DAY, DONE, NOW, approval, call, call_id, identity, keep, parked, shared,
 };
 use crate::store_suite::{connect, tls};
 use crate::support::http::{Reply, request};
@@ -125,6 +125,23 @@ async fn f143_a_loss_of_power_takes_the_latest_finished_calls_and_nothing_else()
     }
 }
 
+/// Nothing is given up because it cannot be told.
+#[tokio::test]
+async fn f143_a_file_of_finished_calls_that_may_not_be_read_is_no_loss() {
+    let folder = tempfile::tempdir().expect("it works");
+    let path = folder.path().join("sortie.db");
+    in_files_of_their_own(&path, 1..=1).await;
+    let last = segments(&path).remove(0);
+    let away = folder.path().join("away");
+    std::fs::rename(&last, &away).expect("it works");
+    // It has a length, and reading it fails for whoever it is.
+    std::fs::create_dir(&last).expect("it works");
+    assert!(refused(&path).contains("cannot be opened"));
+    std::fs::remove_dir(&last).and(std::fs::rename(&away, &last)).expect("it works");
+    let store = SqliteStore::open(&path).expect("it works");
+    assert_eq!(store.call("shop", &call_id(1)).await, Ok(Some(call(1, DONE))));
+}
+
 /// The file alone is not the store.
 #[tokio::test]
 async fn f143_files_of_finished_calls_that_are_missing_are_damage_until_they_are_back() {
@@ -138,7 +155,6 @@ async fn f143_files_of_finished_calls_that_are_missing_are_damage_until_they_are
         assert!(
             text.contains("is damaged (the finished calls in ") && text.contains("are missing")
         );
-        let _ = std::fs::remove_dir(&missing);
         std::fs::rename(&away, &missing).expect("it works");
     }
     let store = SqliteStore::open(&path).expect("it is whole again");
@@ -165,7 +181,10 @@ async fn a_call_that_cannot_be_read_any_more_is_an_error_and_what_comes_after_it
     assert!(matches!(bound, Err(StoreError::Unavailable(_))), "{bound:?}");
     store.write(shared([call(1, DONE), call(2, DONE)])).await.expect("it works");
     for number in 1..=2 {
-        assert_eq!(store.call("shop", &call_id(number)).await, Ok(Some(call(number, DONE))));
+        let again = call(number, DONE);
+        assert_eq!(store.call("shop", &again.id).await, Ok(Some(again.clone())));
+        let by_identity = store.call_by_identity("shop", &identity(number)).await;
+        assert_eq!(by_identity, Ok(Some(again)));
     }
 }
 
@@ -181,6 +200,21 @@ async fn files_of_calls_that_are_forgotten_go() {
     assert_eq!(segments(&path), left);
     assert_eq!(store.call("shop", &call_id(3)).await, Ok(Some(call(3, DONE))));
     assert_eq!(store.call("shop", &call_id(2)).await, Ok(None));
+    // The next file begins while this one's calls are young, and all go with their youngest.
+    let (long, short) = (Keep { max_calls: 100, ..keep }, keep);
+    store.sweep(&long, NOW).await.expect("it works");
+    store.write(shared([call(4, DONE)])).await.expect("it works");
+    store.sweep(&long, NOW).await.expect("it works");
+    store.sweep(&long, NOW + 7 * DAY / 8).await.expect("it works");
+    store.write(shared([call(5, DONE)])).await.expect("it works");
+    assert_eq!(segments(&path).len(), 3);
+    store.sweep(&short, NOW + DAY).await.expect("it works");
+    assert_eq!(segments(&path).len(), 1);
+    drop(store);
+    let file = rusqlite::Connection::open(&path).expect("it works");
+    let first = "SELECT first_segment FROM marks";
+    let first: i64 = file.query_row(first, [], |row| row.get(0)).expect("it works");
+    assert_eq!(first, 5, "nothing before it is expected any more");
 }
 
 /// The first version of the tables had the calls of a chunk in its row.

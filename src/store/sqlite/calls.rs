@@ -119,11 +119,8 @@ impl Desk {
     /// Keeps one call, and says in which row.
     pub(super) fn put(&mut self, record: &CallRecord) -> Result<i64, StoreError> {
         let name = self.known.of_id(&record.organisation, &record.id);
-        if let Err(error) = self.row(name) {
-            // It ran, whatever was known of it.
-            tracing::warn!(%error, call_id = record.id.as_str(), "What was kept of a call before is given up.");
-            self.known.remove_id(name);
-        }
+        self.give_up_unreadable(name, record);
+        self.row(name)?;
         let mut writing = Writing::prepare(&self.connection)?;
         put(&mut writing, &self.connection, &self.known, &mut self.next, record)
     }

@@ -3,7 +3,9 @@
 //! Such a call is never changed there. Whoever changes it takes it out into a row of its own first; the index in memory
 //! then points there, and what is left in the chunk no longer counts.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::ops::Range;
 
 use rusqlite::{Connection, MAIN_DB, OptionalExtension, Row, params};
@@ -159,6 +161,17 @@ impl Desk {
         Ok(Some(row))
     }
 
+    /// What was kept of a call in a chunk makes room for what is known now, where it cannot be read: the call ran.
+    pub(super) fn give_up_unreadable(&self, name: Name, record: &CallRecord) {
+        let Some(place) = self.known.row(name).filter(|place| *place < 0) else { return };
+        let Err(error) = find(&self.view(), place) else { return };
+        tracing::warn!(%error, call_id = record.id.as_str(), "What was kept of a call before is given up.");
+        self.known.remove_id(name);
+        for identity in [&record.identity, &record.alias].into_iter().flatten() {
+            self.known.unbind(self.known.of_identity(&record.organisation, identity), place);
+        }
+    }
+
     /// The first calls of a chunk go, so many at most; how many went.
     pub(super) fn forget_chunk(&mut self, n: i64, most: usize) -> Result<usize, StoreError> {
         let query = "SELECT first, names FROM chunks WHERE n = ?1";
@@ -283,12 +296,17 @@ pub(super) fn list(
     let mut statement = view.connection.prepare(query).map_err(failed)?;
     let values = [filter.since_ms.unwrap_or(i64::MIN), row_at(below)];
     let mut rows = statement.query(values).map_err(failed)?;
+    let mut chunks: Vec<i64> = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
-        let n: i64 = row.get(0).map_err(failed)?;
+        let n = row.get(0).map_err(failed)?;
         let marks = row.get_ref(1).map_err(failed)?.as_blob().map_err(|_| lost(n))?;
-        if !wanted_marks.may_be_in(marks) {
-            continue;
+        if wanted_marks.may_be_in(marks) {
+            chunks.push(n);
         }
+    }
+    // Each is read as it is by then: while the rows above are open, one that goes would seem to be there.
+    drop(rows);
+    for n in chunks {
         let Some(records) = records(view, n)? else { continue };
         let mut wanted = Vec::new();
         for (slot, frame) in (0..).zip(frame::all(&records)) {
@@ -330,9 +348,8 @@ pub(super) struct Loaded {
 pub(super) fn load(
     connection: &Connection,
     known: &Known,
-    shelf: Option<&Shelf>,
+    shelf: Option<(&Shelf, &BTreeMap<u64, u64>)>,
 ) -> rusqlite::Result<Loaded> {
-    let lengths = shelf.map(Shelf::lengths).transpose().map_err(|error| damaged(&error))?;
     let last = "SELECT segment FROM chunks ORDER BY n DESC LIMIT 1";
     let last: Option<u64> = connection.query_row(last, [], |row| row.get(0)).optional()?.flatten();
     let mut loaded = Loaded { next: 1, last, ..Loaded::default() };
@@ -346,16 +363,20 @@ pub(super) fn load(
         match place_of(row, 3)?.zip(shelf) {
             None if row.get(7)? => {}
             None => return Err(damaged(&lost(n))),
-            Some((place, shelf)) => {
-                let length = lengths.as_ref().and_then(|all| all.get(&place.segment)).copied();
-                let is_whole =
-                    length.is_some_and(|bytes| place.offset.saturating_add(place.bytes) <= bytes);
-                if length.is_some() && Some(place.segment) == last {
-                    if shelf.read(place).is_err() {
-                        loaded.lost.push(n);
-                        continue;
+            Some((place, (shelf, lengths))) => {
+                let length = lengths.get(&place.segment).copied();
+                let is_there = |bytes| place.offset.saturating_add(place.bytes) <= bytes;
+                let is_whole = match length {
+                    Some(bytes) if Some(place.segment) == last => {
+                        is_there(bytes) && is_as_it_was(shelf, place)?
                     }
-                } else if !is_whole {
+                    _ => true,
+                };
+                if !is_whole {
+                    loaded.lost.push(n);
+                    continue;
+                }
+                if !length.is_some_and(is_there) {
                     let path = shelf.path(place.segment);
                     let what = if length.is_some() { "cut short" } else { "missing" };
                     let text = format!("the finished calls in {} are {what}", path.display());
@@ -375,6 +396,18 @@ pub(super) fn load(
         }
     }
     Ok(loaded)
+}
+
+/// Whether what was put there is there. Where it cannot be told, nothing is given up.
+fn is_as_it_was(shelf: &Shelf, place: Place) -> rusqlite::Result<bool> {
+    match shelf.read(place) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::InvalidData => Ok(false),
+        Err(error) => {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_READ);
+            Err(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
+        }
+    }
 }
 
 /// An identity of a call in a chunk.

@@ -1,5 +1,6 @@
 //! A file is opened: whose it is, whether it can be used, and its tables as they are now.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -124,9 +125,12 @@ pub(super) fn file(path: &Path) -> Result<(Desk, Shelf), OpenError> {
     let (mark, first) = marks.map_err(|error| explain(path, error))?;
     let folder = Shelf::folder(path);
     let access = |error| OpenError::Access { path: folder.clone(), error };
-    let shelf = Shelf::open(&folder, &mark).map_err(access)?;
-    let (mut desk, last) = desk(connection, Some(&shelf)).map_err(|error| explain(path, error))?;
+    let shelf = Shelf::new(&folder, &mark);
+    let lengths = shelf.lengths().map_err(access)?;
+    let (mut desk, Loaded { last, lost, .. }) =
+        desk(connection, Some((&shelf, &lengths))).map_err(|error| explain(path, error))?;
     desk.segments = Some(Segments::begin(shelf.clone(), last, first).map_err(access)?);
+    give_up(&desk.connection, &lost).map_err(|error| explain(path, error))?;
     desk.lock = Some(lock);
     Ok((desk, shelf))
 }
@@ -196,25 +200,35 @@ fn migrate(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A desk in front of tables, and the last segment that a chunk is in.
-fn desk(connection: Connection, shelf: Option<&Shelf>) -> rusqlite::Result<(Desk, Option<u64>)> {
+/// A loss of power took the calls of these chunks.
+fn give_up(connection: &Connection, lost: &[i64]) -> rusqlite::Result<()> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    for n in lost {
+        connection.execute("DELETE FROM chunks WHERE n = ?1", [n])?;
+    }
+    connection.execute_batch("COMMIT")?;
+    tracing::warn!(
+        batches = lost.len(),
+        "The latest finished calls were not on the disk when the machine went down: they are not known any more."
+    );
+    Ok(())
+}
+
+/// A desk in front of tables, and what their chunks say.
+fn desk(
+    connection: Connection,
+    shelf: Option<(&Shelf, &BTreeMap<u64, u64>)>,
+) -> rusqlite::Result<(Desk, Loaded)> {
     let marks = "SELECT unbound_before_ms, name_key FROM marks";
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let (unbound_before_ms, name_key): (i64, [u8; 16]) = connection.query_row(marks, [], read)?;
     let known = Known::new(&name_key);
     known.unbind_before(unbound_before_ms);
-    let Loaded { mut next, held, last, lost } = chunks::load(&connection, &known, shelf)?;
-    if !lost.is_empty() {
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        for n in &lost {
-            connection.execute("DELETE FROM chunks WHERE n = ?1", [n])?;
-        }
-        connection.execute_batch("COMMIT")?;
-        tracing::warn!(
-            batches = lost.len(),
-            "The latest finished calls were not on the disk when the machine went down: they are not known any more."
-        );
-    }
+    let loaded = chunks::load(&connection, &known, shelf)?;
+    let mut next = loaded.next;
     {
         let query = "SELECT n, organisation, id, bound, identity, alias FROM calls ORDER BY n";
         let mut statement = connection.prepare(query)?;
@@ -233,7 +247,7 @@ fn desk(connection: Connection, shelf: Option<&Shelf>) -> rusqlite::Result<(Desk
             }
         }
     }
-    held.iter().for_each(|one| one.bind(&known));
+    loaded.held.iter().for_each(|one| one.bind(&known));
     known.keep();
     let desk = Desk {
         connection,
@@ -246,7 +260,7 @@ fn desk(connection: Connection, shelf: Option<&Shelf>) -> rusqlite::Result<(Desk
         max_bytes: None,
         lock: None,
     };
-    Ok((desk, last))
+    Ok((desk, loaded))
 }
 
 fn explain(path: &Path, error: rusqlite::Error) -> OpenError {

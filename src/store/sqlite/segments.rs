@@ -65,15 +65,9 @@ impl Shelf {
         folder.into()
     }
 
-    /// The one in this folder, which is made where there is none. `mark` keeps apart two stores that stood in one place
-    /// after each other.
-    pub(super) fn open(folder: &Path, mark: &str) -> io::Result<Self> {
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Ok(()) => sync_folder(folder.parent().unwrap_or(folder))?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        Ok(Self { folder: folder.into(), mark: mark.into() })
+    /// The one in this folder. `mark` keeps apart two stores that stood in one place after each other.
+    pub(super) fn new(folder: &Path, mark: &str) -> Self {
+        Self { folder: folder.into(), mark: mark.into() }
     }
 
     /// The calls that stand there, as they were put there.
@@ -92,10 +86,14 @@ impl Shelf {
         read().map_err(|error| at(&path, &error))
     }
 
-    /// How long each file is.
+    /// How long each file is: none where there is no folder.
     pub(super) fn lengths(&self) -> io::Result<BTreeMap<u64, u64>> {
         let mut found = BTreeMap::new();
-        for entry in fs::read_dir(&self.folder)? {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
+            entries => entries?,
+        };
+        for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(&*self.mark));
@@ -112,6 +110,14 @@ impl Shelf {
         self.folder.join(format!("{}-{segment:08}", self.mark))
     }
 
+    fn make(&self) -> io::Result<()> {
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Ok(()) => sync_folder(self.folder.parent().unwrap_or(&self.folder)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     fn remove(&self, segment: u64) {
         let path = self.path(segment);
         match fs::remove_file(&path) {
@@ -125,8 +131,9 @@ impl Shelf {
 
 impl Segments {
     /// Goes on behind the files that are there; `last` is the one that the last chunk is in, and those before `first` are
-    /// forgotten.
+    /// forgotten. The folder is made where there is none.
     pub(super) fn begin(shelf: Shelf, last: Option<u64>, first: u64) -> io::Result<Self> {
+        shelf.make()?;
         let found = shelf.lengths()?;
         if let Some(last) = last {
             // It was not full when its process ended.
@@ -206,15 +213,14 @@ impl Segments {
         gone.for_each(|one| self.shelf.remove(one));
     }
 
-    /// What is there is on the disk; whether it was not before.
-    pub(super) fn sync(&mut self) -> io::Result<bool> {
-        let was_dirty = self.is_dirty;
-        if was_dirty {
+    /// What is there is on the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        if self.is_dirty {
             let path = self.shelf.path(self.end.segment);
             self.file()?.sync_data().map_err(|error| at(&path, &error))?;
             self.is_dirty = false;
         }
-        Ok(was_dirty)
+        Ok(())
     }
 
     /// The next file begins where this one has had calls for so long: a file goes as a whole, with its youngest call.
@@ -279,7 +285,7 @@ mod tests {
 
     fn folder() -> (tempfile::TempDir, Shelf) {
         let folder = tempfile::tempdir().expect("a folder");
-        let shelf = Shelf::open(folder.path(), "ab").expect("it is made");
+        let shelf = Shelf::new(folder.path(), "ab");
         (folder, shelf)
     }
 
@@ -347,7 +353,7 @@ mod tests {
     #[test]
     fn a_start_removes_what_is_known_to_be_forgotten_and_nothing_else() {
         let (folder, shelf) = folder();
-        let other = Shelf::open(folder.path(), "cd").expect("it is there");
+        let other = Shelf::new(folder.path(), "cd");
         for shelf in [&shelf, &other] {
             for number in 1..=4_u64 {
                 fs::write(shelf.path(number), "calls").expect("it is written");

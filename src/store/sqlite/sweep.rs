@@ -1,6 +1,5 @@
 //! What is old enough is forgotten, a little at a time: whoever decides or begins a call comes in between.
 
-use std::io;
 use std::time::Duration;
 
 use rusqlite::params;
@@ -130,14 +129,11 @@ impl Desk {
     fn settle(&mut self, keep: &Keep, now_ms: i64) -> Result<(), StoreError> {
         let Some(segments) = &mut self.segments else { return Ok(()) };
         let age_ms = i64::try_from(keep.calls.as_millis() / PARTS).unwrap_or(i64::MAX);
-        let mut settle = || Ok((segments.sync()?, segments.turn_after(age_ms, now_ms)?));
-        let settled =
-            settle().map_err(|error: io::Error| StoreError::Unavailable(error.to_string()));
-        let (is_synced, has_turned) = settled?;
+        let settled = segments.sync().and_then(|()| segments.turn_after(age_ms, now_ms));
         // The one before may have no call any more.
-        self.has_gaps |= has_turned;
-        // Only with something of its own does a transaction take the rows before it along.
-        if is_synced { self.touch() } else { Ok(()) }
+        self.has_gaps |= settled.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        // Only with something of its own does a transaction take those before it along.
+        self.touch()
     }
 
     fn excess(&self, most: u64) -> Result<usize, StoreError> {
